@@ -1,0 +1,302 @@
+"""Every name that leaves the process: attributes, events, metrics, enum values.
+
+Nothing else in the package spells such a name. ``loopeval.*`` is ours, since no released convention
+covers loops, iterations or guards. ``gen_ai.*`` follows the OpenTelemetry GenAI semantic conventions
+(repository ``semantic-conventions-genai``, v0.1.0, all in Development); the Python constants package
+marks its own copies as moved, so the strings are kept here together with the version they come from.
+
+A constant documents itself: the string after it is its description in the generated name table.
+"""
+
+from typing import Final
+
+GENAI_SEMCONV_VERSION: Final = "0.1.0"
+"""Version of the GenAI semantic conventions that the ``gen_ai.*`` names come from."""
+
+SCOPE: Final = "otel_loopeval"
+"""Instrumentation scope of spans, metrics and logs that ``loop()`` and the processor emit."""
+
+INSTRUMENTATION_SCOPE_PREFIX: Final = "otel_loopeval.instrumentation."
+"""Prefix of the scopes of the framework instrumentations."""
+
+# --- Environment -----------------------------------------------------------------------------------
+
+ENV_PREFIX: Final = "LOOPEVAL_"
+ENV_CAPTURE_CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+
+# --- Span names ------------------------------------------------------------------------------------
+
+SPAN_EVALUATION_LOOP: Final = "evaluation_loop"
+SPAN_GOAL_LOOP: Final = "goal_loop"
+SPAN_AGENT_LOOP: Final = "agent_loop"
+SPAN_ITERATION: Final = "evaluation_loop.iteration"
+
+# --- Attributes of the run's root span, set at its creation ------------------------------------------
+
+GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
+"""`invoke_workflow` for optimize and review runs, `invoke_agent` for goal and agent runs."""
+GEN_AI_AGENT_NAME: Final = "gen_ai.agent.name"
+"""Name of the agent that the loop runs."""
+GEN_AI_CONVERSATION_ID: Final = "gen_ai.conversation.id"
+"""Conversation that the run belongs to, where it is known."""
+RUN_MODE: Final = "loopeval.run.mode"
+"""`optimize`, `review`, `goal` or `agent`."""
+RUN_FRAMEWORK: Final = "loopeval.run.framework"
+"""What runs the loop: `otel_loopeval`, `praisonaiagents`, or the name given to `loop()`."""
+RUN_THRESHOLD: Final = "loopeval.run.threshold"
+"""Score at which an iteration is good enough, on the judge's own scale."""
+RUN_MAX_ITERATIONS: Final = "loopeval.run.max_iterations"
+"""Iterations that the loop may run."""
+RUN_ID: Final = "loopeval.run.id"
+"""Identifier of the run, unique across processes."""
+
+# --- Attributes of the run's root span, set at its end ------------------------------------------------
+
+RUN_OUTCOME: Final = "loopeval.run.outcome"
+"""How the run ended: `completed`, `limit`, `failed`, `stopped`, `paused`, `cancelled`, `interrupted`, `incomplete`."""
+RUN_COMPLETION_REASON: Final = "loopeval.run.completion_reason"
+"""The framework's own word for why the loop ended."""
+RUN_SUCCESS: Final = "loopeval.run.success"
+"""Whether the loop itself calls the run a success (best score at or above the threshold)."""
+RUN_ITERATIONS: Final = "loopeval.run.iterations"
+"""Iterations that ran."""
+RUN_FINAL_SCORE: Final = "loopeval.run.final_score"
+"""Score of the last scored iteration."""
+RUN_BEST_SCORE: Final = "loopeval.run.best_score"
+"""Highest score of the run."""
+RUN_BEST_ITERATION: Final = "loopeval.run.best_iteration"
+"""Number of the iteration with the highest score, from 1."""
+RUN_TOKENS_INPUT: Final = "loopeval.run.tokens.input"
+"""Input tokens of the run, its child runs included."""
+RUN_TOKENS_OUTPUT: Final = "loopeval.run.tokens.output"
+"""Output tokens of the run, its child runs included."""
+
+HEALTH_PASSED: Final = "loopeval.health.passed"
+"""The verdict: converged, no doom loop, waste within bounds."""
+HEALTH_CONVERGED: Final = "loopeval.health.converged"
+"""Whether the run reached its threshold (goal runs: met the goal; agent runs: completed)."""
+HEALTH_DOOM_LOOP_FIRED: Final = "loopeval.health.doom_loop_fired"
+"""Whether a guard or detector reported a doom loop in this run or a run inside it."""
+HEALTH_ITERATIONS_TO_SUCCESS: Final = "loopeval.health.iterations_to_success"
+"""Iteration at which the threshold was first met, else all iterations."""
+HEALTH_WASTED_ITERATIONS: Final = "loopeval.health.wasted_iterations"
+"""Iterations that ran after the threshold was met (agent runs: turns that only repeated earlier ones)."""
+HEALTH_GUARD_INTERVENTIONS: Final = "loopeval.health.guard_interventions"
+"""Guard events seen in the run."""
+HEALTH_TOTAL_DURATION_S: Final = "loopeval.health.total_duration_s"
+"""Wall-clock duration of the run in seconds."""
+HEALTH_THRESHOLD: Final = "loopeval.health.threshold"
+"""Threshold that the verdict used."""
+HEALTH_SCORE_DELTA_PER_ITERATION: Final = "loopeval.health.score_delta_per_iteration"
+"""Change of the score from each iteration to the next, the last 128."""
+HEALTH_REASONS: Final = "loopeval.health.reasons"
+"""Why the run is unhealthy: `not_converged`, `wasted_iterations`, `doom_loop`, `over_token_budget`."""
+HEALTH_DOOM_LOOP_KINDS: Final = "loopeval.health.doom_loop_kinds"
+"""Kinds of the doom loops that fired."""
+HEALTH_REASONING: Final = "loopeval.health.reasoning"
+"""The verdict in a sentence, generated from numbers and never from content."""
+HEALTH_EVIDENCE: Final = "loopeval.health.evidence"
+"""What the detectors could see: `full`, `arguments`, `fingerprint` or `none`."""
+HEALTH_OVER_TOKEN_BUDGET: Final = "loopeval.health.over_token_budget"
+"""Whether the run used more tokens than its `token_budget`."""
+HEALTH_WASTED_TOKENS: Final = "loopeval.health.wasted_tokens"
+"""Tokens of the wasted iterations."""
+
+# --- Attributes of an iteration span -----------------------------------------------------------------
+
+ITERATION_NUMBER: Final = "loopeval.iteration.number"
+"""Number of the iteration, from 1."""
+ITERATION_SCORE: Final = "loopeval.iteration.score"
+"""Score of the iteration."""
+ITERATION_SCORE_DELTA: Final = "loopeval.iteration.score_delta"
+"""Change of the score since the iteration before."""
+ITERATION_THRESHOLD_MET: Final = "loopeval.iteration.threshold_met"
+"""Whether the score is at or above the threshold."""
+ITERATION_FINDINGS_COUNT: Final = "loopeval.iteration.findings_count"
+"""Number of findings or suggestions that the judge gave."""
+ITERATION_TOKENS_INPUT: Final = "loopeval.iteration.tokens.input"
+"""Input tokens of the iteration."""
+ITERATION_TOKENS_OUTPUT: Final = "loopeval.iteration.tokens.output"
+"""Output tokens of the iteration."""
+
+ERROR_TYPE: Final = "error.type"
+"""Qualified class name of the exception that ended the span."""
+
+# --- Guard events -------------------------------------------------------------------------------------
+
+EVENT_GUARD: Final = "loopeval.guard"
+"""A guard or detector stepped in; on the innermost open span of the run."""
+GUARD_KIND: Final = "loopeval.guard.kind"
+"""What was seen: `repeated_action`, `repeated_failure`, `no_progress`, `circular_plan`, `resource_exhaustion`, `repeated_output`, `loop_detected`, `other`."""
+GUARD_DOOM_LOOP: Final = "loopeval.guard.doom_loop"
+"""Whether the event says that the run is in a doom loop."""
+GUARD_SOURCE: Final = "loopeval.guard.source"
+"""Who reported: `application`, `detector`, or the framework's guard."""
+GUARD_ACTION: Final = "loopeval.guard.action"
+"""What the guard did: `observe`, `warn`, `block`, `halt`, `recover`."""
+GUARD_TOOL: Final = "loopeval.guard.tool"
+"""Tool concerned."""
+GUARD_COUNT: Final = "loopeval.guard.count"
+"""Repetitions seen."""
+GUARD_ITERATION: Final = "loopeval.guard.iteration"
+"""Iteration in which the guard stepped in."""
+GUARD_RULE: Final = "loopeval.guard.rule"
+"""Rule that fired, in the guard's own words for it."""
+GUARD_REASON: Final = "loopeval.guard.reason"
+"""The guard's explanation. Content: only with content capture."""
+
+# --- GenAI evaluation event ---------------------------------------------------------------------------
+
+EVENT_EVALUATION_RESULT: Final = "gen_ai.evaluation.result"
+"""A score, on the span that was evaluated."""
+GEN_AI_EVALUATION_NAME: Final = "gen_ai.evaluation.name"
+"""`loopeval.score`."""
+GEN_AI_EVALUATION_SCORE_VALUE: Final = "gen_ai.evaluation.score.value"
+"""The score."""
+GEN_AI_EVALUATION_SCORE_LABEL: Final = "gen_ai.evaluation.score.label"
+"""`pass` or `fail` against the run's threshold."""
+GEN_AI_EVALUATION_EXPLANATION: Final = "gen_ai.evaluation.explanation"
+"""The judge's reasoning. Content: only with content capture."""
+EVALUATION_NAME: Final = "loopeval.score"
+LABEL_PASS: Final = "pass"
+LABEL_FAIL: Final = "fail"
+
+# --- GenAI names that we read from other people's spans -------------------------------------------------
+
+GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+"""Input tokens of one model call (read)."""
+GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+"""Output tokens of one model call (read)."""
+GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
+"""`input` or `output`."""
+TOKEN_INPUT: Final = "input"
+TOKEN_OUTPUT: Final = "output"
+
+OPERATION_INVOKE_WORKFLOW: Final = "invoke_workflow"
+OPERATION_INVOKE_AGENT: Final = "invoke_agent"
+INFERENCE_OPERATIONS: Final = frozenset({"chat", "generate_content", "text_completion"})
+
+# --- Metrics ------------------------------------------------------------------------------------------
+
+METRIC_RUNS_STARTED: Final = "loopeval.runs.started"
+"""Runs that began. {run}"""
+METRIC_RUNS: Final = "loopeval.runs"
+"""Runs that ended, by outcome and verdict. {run}"""
+METRIC_DOOM_LOOP_FIRED: Final = "loopeval.doom_loop.fired"
+"""Doom loops, added when they fire. {event}"""
+METRIC_GUARD_INTERVENTIONS: Final = "loopeval.guard.interventions"
+"""Guard events. {event}"""
+METRIC_RUN_ITERATIONS: Final = "loopeval.run.iterations"
+"""Iterations of a run. {iteration}"""
+METRIC_RUN_DURATION: Final = "loopeval.run.duration"
+"""Wall-clock duration of a run. s"""
+METRIC_RUN_SCORE_RATIO: Final = "loopeval.run.score_ratio"
+"""Best score of a run over its threshold. 1"""
+METRIC_ITERATIONS: Final = "loopeval.iterations"
+"""Iterations that ran. {iteration}"""
+METRIC_ITERATIONS_WASTED: Final = "loopeval.iterations.wasted"
+"""Iterations that ran after the threshold was met. {iteration}"""
+METRIC_TOKENS: Final = "loopeval.tokens"
+"""Tokens, as each model call ends. {token}"""
+METRIC_WASTED_TOKENS: Final = "loopeval.wasted_tokens"
+"""Tokens of wasted iterations. {token}"""
+METRIC_RUN_OPEN: Final = "loopeval.run.open"
+"""Runs in progress. {run}"""
+METRIC_RUN_IDLE_MAX: Final = "loopeval.run.idle_max"
+"""Longest time since anything happened in a run in progress. s"""
+METRIC_ITERATION_DURATION: Final = "loopeval.iteration.duration"
+"""Wall-clock duration of an iteration (with `iteration_metrics`). s"""
+METRIC_ITERATION_SCORE_RATIO: Final = "loopeval.iteration.score_ratio"
+"""Score of an iteration over the threshold (with `iteration_metrics`). 1"""
+METRIC_TRACKER_EVICTED_RUNS: Final = "loopeval.tracker.evicted_runs"
+"""Runs that the tracker gave up following, by reason. {run}"""
+METRIC_TRACKER_LATE_SPANS: Final = "loopeval.tracker.late_spans"
+"""Spans of a run that ended after its root. {span}"""
+METRIC_TRACKER_ERRORS: Final = "loopeval.tracker.errors"
+"""Errors of ours that were kept from the program, by place. {error}"""
+
+RUN_NESTED: Final = "loopeval.run.nested"
+"""Whether the run is inside another run (metrics)."""
+REASON: Final = "loopeval.reason"
+"""Why a run was evicted, or where an error was (metrics)."""
+AGENT_OTHER: Final = "_other"
+"""Agent name on metrics once a process has shown 100 of them."""
+
+# --- Enum values ----------------------------------------------------------------------------------------
+
+MODE_OPTIMIZE: Final = "optimize"
+MODE_REVIEW: Final = "review"
+MODE_GOAL: Final = "goal"
+MODE_AGENT: Final = "agent"
+MODES: Final = (MODE_OPTIMIZE, MODE_REVIEW, MODE_GOAL, MODE_AGENT)
+
+OUTCOME_COMPLETED: Final = "completed"
+OUTCOME_LIMIT: Final = "limit"
+OUTCOME_FAILED: Final = "failed"
+OUTCOME_STOPPED: Final = "stopped"
+OUTCOME_PAUSED: Final = "paused"
+OUTCOME_CANCELLED: Final = "cancelled"
+OUTCOME_INTERRUPTED: Final = "interrupted"
+OUTCOME_INCOMPLETE: Final = "incomplete"
+OUTCOMES: Final = (
+    OUTCOME_COMPLETED,
+    OUTCOME_LIMIT,
+    OUTCOME_FAILED,
+    OUTCOME_STOPPED,
+    OUTCOME_PAUSED,
+    OUTCOME_CANCELLED,
+    OUTCOME_INTERRUPTED,
+    OUTCOME_INCOMPLETE,
+)
+OUTCOMES_WITHOUT_VERDICT: Final = frozenset(
+    {OUTCOME_PAUSED, OUTCOME_CANCELLED, OUTCOME_INTERRUPTED, OUTCOME_INCOMPLETE}
+)
+
+REASON_NOT_CONVERGED: Final = "not_converged"
+REASON_WASTED_ITERATIONS: Final = "wasted_iterations"
+REASON_DOOM_LOOP: Final = "doom_loop"
+REASON_OVER_TOKEN_BUDGET: Final = "over_token_budget"
+
+KIND_REPEATED_ACTION: Final = "repeated_action"
+KIND_REPEATED_FAILURE: Final = "repeated_failure"
+KIND_NO_PROGRESS: Final = "no_progress"
+KIND_CIRCULAR_PLAN: Final = "circular_plan"
+KIND_RESOURCE_EXHAUSTION: Final = "resource_exhaustion"
+KIND_REPEATED_OUTPUT: Final = "repeated_output"
+KIND_LOOP_DETECTED: Final = "loop_detected"
+KIND_OTHER: Final = "other"
+GUARD_KINDS: Final = (
+    KIND_REPEATED_ACTION,
+    KIND_REPEATED_FAILURE,
+    KIND_NO_PROGRESS,
+    KIND_CIRCULAR_PLAN,
+    KIND_RESOURCE_EXHAUSTION,
+    KIND_REPEATED_OUTPUT,
+    KIND_LOOP_DETECTED,
+    KIND_OTHER,
+)
+
+ACTION_OBSERVE: Final = "observe"
+ACTION_WARN: Final = "warn"
+ACTION_BLOCK: Final = "block"
+ACTION_HALT: Final = "halt"
+ACTION_RECOVER: Final = "recover"
+GUARD_ACTIONS: Final = (ACTION_OBSERVE, ACTION_WARN, ACTION_BLOCK, ACTION_HALT, ACTION_RECOVER)
+
+SOURCE_APPLICATION: Final = "application"
+SOURCE_DETECTOR: Final = "detector"
+SOURCE_PRAISONAI_ESCALATION: Final = "praisonaiagents.escalation"
+GUARD_SOURCES: Final = (SOURCE_APPLICATION, SOURCE_DETECTOR, SOURCE_PRAISONAI_ESCALATION)
+
+EVIDENCE_FULL: Final = "full"
+EVIDENCE_ARGUMENTS: Final = "arguments"
+EVIDENCE_FINGERPRINT: Final = "fingerprint"
+EVIDENCE_NONE: Final = "none"
+
+FRAMEWORK_OWN: Final = "otel_loopeval"
+FRAMEWORK_PRAISONAI: Final = "praisonaiagents"
+
+DEFAULT_THRESHOLD: Final = 8.0
+"""Threshold of a run that brings none, as in the specification."""
+MAX_DELTAS: Final = 128
+"""Score deltas kept on the root span: OpenTelemetry's own default for list-like things on a span."""
