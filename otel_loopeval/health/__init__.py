@@ -1,1 +1,28 @@
-"""."""
+"""Scoring a loop: convergence, waste and guard events, in the standard library only."""
+
+from otel_loopeval.health._saving import SaveResultsError
+from otel_loopeval.health.convergence import Convergence, convergence, score_deltas
+from otel_loopeval.health.evaluator import LoopEvaluator
+from otel_loopeval.health.guards import (
+    GuardEvent,
+    guard_event_of,
+    is_doom_loop_event,
+    tally_guard_events,
+)
+from otel_loopeval.health.result import LoopHealthResult
+from otel_loopeval.health.verdict import assess, verdict
+
+__all__ = [
+    "Convergence",
+    "GuardEvent",
+    "LoopEvaluator",
+    "LoopHealthResult",
+    "SaveResultsError",
+    "assess",
+    "convergence",
+    "guard_event_of",
+    "is_doom_loop_event",
+    "score_deltas",
+    "tally_guard_events",
+    "verdict",
+]
