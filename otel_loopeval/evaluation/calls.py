@@ -23,8 +23,9 @@ def is_async(function: Any) -> bool:
         function = cast("functools.partial[Any]", function).func
     if inspect.iscoroutinefunction(function):
         return True
-    call = getattr(type(function), "__call__", None)  # noqa: B004  # not a test of callability
-    return inspect.iscoroutinefunction(call)
+    # On the type, where Python looks a call up; an instance attribute of that name is never called.
+    call_method = getattr(type(cast("object", function)), "__call__", None)  # noqa: B004
+    return inspect.iscoroutinefunction(call_method)
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -29,18 +29,18 @@ def finite_number(name: str, value: Any) -> float:
     return number
 
 
-def positive_int(name: str, value: Any) -> int:
-    """The value as an int of at least 1.
+def whole_number(name: str, value: Any, least: int = 1) -> int:
+    """The value as an int of at least ``least``.
 
     Raises:
         TypeError: If it is not an integer (booleans are none).
-        ValueError: If it is below 1.
+        ValueError: If it is below ``least``.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer of at least 1, got {shown(value)}")
+        raise TypeError(f"{name} must be an integer of at least {least}, got {shown(value)}")
     number = operator.index(value)
-    if number < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {shown(value)}")
+    if number < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {shown(value)}")
     return number
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from otel_loopeval.evaluation import agents, calls, checks
+from otel_loopeval.evaluation import agents, callbacks, calls, checks
 from otel_loopeval.evaluation.results import EvaluationLoopResult, IterationResult
 from otel_loopeval.evaluation.state import Ending, LoopState
 
@@ -22,7 +22,7 @@ class MetricScore:
     """A numeric metric's result in the shape of a judge's."""
 
     score: float
-    reasoning: str = "numeric metric"
+    reasoning: str
     suggestions: list[str] = field(default_factory=list[str])
 
 
@@ -74,7 +74,7 @@ class EvaluationLoop:
         self.agent = agent
         self.criteria = checks.text("criteria", criteria)
         self.threshold = checks.finite_number("threshold", threshold)
-        self.max_iterations = checks.positive_int("max_iterations", max_iterations)
+        self.max_iterations = checks.whole_number("max_iterations", max_iterations)
         self.mode = mode
         self.on_iteration = checks.optional_callable("on_iteration", on_iteration)
         self.verbose = verbose
@@ -110,7 +110,7 @@ class EvaluationLoop:
             while state.goes_on:
                 output = self._get_agent_output(prompt, state.number, state.feedback)
                 verdict = self._score(output)
-                self._notify(state.record(output, verdict))
+                callbacks.notify(self.on_iteration, self._record(state, output, verdict))
         return self._end(state, ending)
 
     async def run_async(self, prompt: str) -> EvaluationLoopResult:
@@ -124,7 +124,7 @@ class EvaluationLoop:
             while state.goes_on:
                 output = await self._get_agent_output_async(prompt, state.number, state.feedback)
                 verdict = await self._score_async(output)
-                await self._notify_async(state.record(output, verdict))
+                await callbacks.notify_async(self.on_iteration, self._record(state, output, verdict))
         return self._end(state, ending)
 
     def _get_agent_output(self, prompt: str, iteration: int, feedback: str = "") -> str:
@@ -151,29 +151,15 @@ class EvaluationLoop:
         method = getattr(judge, "run_async", None) or judge.run
         return await calls.call_async(method, output=output, criteria=self.criteria)
 
-    def _notify(self, iteration: IterationResult) -> None:
-        self._report(iteration)
-        if self.on_iteration is not None:
-            try:
-                calls.call(self.on_iteration, iteration)
-            except Exception as error:  # noqa: BLE001  # a callback must not end the loop
-                _callback_failed(error)
-
-    async def _notify_async(self, iteration: IterationResult) -> None:
-        self._report(iteration)
-        if self.on_iteration is not None:
-            try:
-                await calls.call_async(self.on_iteration, iteration)
-            except Exception as error:  # noqa: BLE001  # a callback must not end the loop
-                _callback_failed(error)
-
     def _begin(self) -> LoopState:
         return LoopState(self.threshold, self.max_iterations, self.mode)
 
-    def _report(self, iteration: IterationResult) -> None:
+    def _record(self, state: LoopState, output: str, verdict: Any) -> IterationResult:
+        iteration = state.record(output, verdict)
         if self.verbose:
             number, most = iteration.iteration, self.max_iterations
             _log.info("iteration %d of at most %d: score %g", number, most, iteration.score)
+        return iteration
 
     def _end(self, state: LoopState, ending: Ending) -> EvaluationLoopResult:
         result = state.result(stopped=True) if ending.stopped else state.result()
@@ -195,9 +181,3 @@ def _metric_score(value: Any) -> MetricScore:
         _log.warning("metric returned %r, which counts as 0.0", score)
         score = 0.0
     return MetricScore(score=score, reasoning=f"numeric metric: {score:g}")
-
-
-def _callback_failed(error: Exception) -> None:
-    # Messages and tracebacks may hold content, so they stay out of ordinary logs.
-    _log.warning("on_iteration raised %s, which is ignored", type(error).__name__)
-    _log.debug("on_iteration raised", exc_info=error)

@@ -155,7 +155,7 @@ class OpenAIStub:
         """Serve in this thread until interrupted."""
         self._server.serve_forever()
 
-    def __enter__(self) -> "OpenAIStub":
+    def __enter__(self) -> "OpenAIStub":  # noqa: PYI034  # Self needs Python 3.11
         return self.start()
 
     def __exit__(self, *_exc: object) -> None:
@@ -205,6 +205,11 @@ class OpenAIStub:
             verdict = {"verdict": "done" if done else "continue", "reason": "met" if done else "not yet"}
             return json.dumps(verdict)
         return self._answers[min(self._next("answer"), len(self._answers) - 1)]
+
+    def rewind(self) -> None:
+        """Start the script, the scores, the answers and the goal from their beginning again."""
+        with self._lock:
+            self._counts = dict.fromkeys(self._counts, 0)
 
     def completion_id(self) -> str:
         """A fresh id for a response."""
@@ -265,7 +270,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, _error(404, f"no such path: {self.path}"))
             return
         try:
-            request = json.loads(body)
+            request: JsonObject = json.loads(body)
         except ValueError:
             self._send(400, _error(400, "the body is not JSON"))
             return
@@ -278,7 +283,8 @@ class _Handler(BaseHTTPRequestHandler):
             reply = self.server.stub.default_reply(request)
         response = self._response(request, reply if reply is not None else "")
         if request.get("stream"):
-            include_usage = bool((request.get("stream_options") or {}).get("include_usage"))
+            options: JsonObject = request.get("stream_options") or {}
+            include_usage = bool(options.get("include_usage"))
             self._stream(_chunks(response, include_usage=include_usage))
         else:
             self._send(200, response)
