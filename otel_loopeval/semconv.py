@@ -8,7 +8,16 @@ marks its own copies as moved, so the strings are kept here together with the ve
 A constant documents itself: the string after it is its description in the generated name table.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
+
+
+class Metric(NamedTuple):
+    """An instrument: its name, unit (UCUM) and description."""
+
+    name: str
+    unit: str
+    description: str
+
 
 GENAI_SEMCONV_VERSION: Final = "0.1.0"
 """Version of the GenAI semantic conventions that the ``gen_ai.*`` names come from."""
@@ -178,47 +187,31 @@ INFERENCE_OPERATIONS: Final = frozenset({"chat", "generate_content", "text_compl
 
 # --- Metrics ------------------------------------------------------------------------------------------
 
-METRIC_RUNS_STARTED: Final = "loopeval.runs.started"
-"""Runs that began. {run}"""
-METRIC_RUNS: Final = "loopeval.runs"
-"""Runs that ended, by outcome and verdict. {run}"""
-METRIC_DOOM_LOOP_FIRED: Final = "loopeval.doom_loop.fired"
-"""Doom loops, added when they fire. {event}"""
-METRIC_GUARD_INTERVENTIONS: Final = "loopeval.guard.interventions"
-"""Guard events. {event}"""
-METRIC_RUN_ITERATIONS: Final = "loopeval.run.iterations"
-"""Iterations of a run. {iteration}"""
-METRIC_RUN_DURATION: Final = "loopeval.run.duration"
-"""Wall-clock duration of a run. s"""
-METRIC_RUN_SCORE_RATIO: Final = "loopeval.run.score_ratio"
-"""Best score of a run over its threshold. 1"""
-METRIC_ITERATIONS: Final = "loopeval.iterations"
-"""Iterations that ran. {iteration}"""
-METRIC_ITERATIONS_WASTED: Final = "loopeval.iterations.wasted"
-"""Iterations that ran after the threshold was met. {iteration}"""
-METRIC_TOKENS: Final = "loopeval.tokens"
-"""Tokens, as each model call ends. {token}"""
-METRIC_WASTED_TOKENS: Final = "loopeval.wasted_tokens"
-"""Tokens of wasted iterations. {token}"""
-METRIC_RUN_OPEN: Final = "loopeval.run.open"
-"""Runs in progress. {run}"""
-METRIC_RUN_IDLE_MAX: Final = "loopeval.run.idle_max"
-"""Longest time since anything happened in a run in progress. s"""
-METRIC_ITERATION_DURATION: Final = "loopeval.iteration.duration"
-"""Wall-clock duration of an iteration (with `iteration_metrics`). s"""
-METRIC_ITERATION_SCORE_RATIO: Final = "loopeval.iteration.score_ratio"
-"""Score of an iteration over the threshold (with `iteration_metrics`). 1"""
-METRIC_TRACKER_EVICTED_RUNS: Final = "loopeval.tracker.evicted_runs"
-"""Runs that the tracker gave up following, by reason. {run}"""
-METRIC_TRACKER_LATE_SPANS: Final = "loopeval.tracker.late_spans"
-"""Spans of a run that ended after its root. {span}"""
-METRIC_TRACKER_ERRORS: Final = "loopeval.tracker.errors"
-"""Errors of ours that were kept from the program, by place. {error}"""
+METRIC_RUNS_STARTED: Final = Metric("loopeval.runs.started", "{run}", "Runs that began")
+METRIC_RUNS: Final = Metric("loopeval.runs", "{run}", "Runs that ended, by outcome and verdict")
+METRIC_DOOM_LOOP_FIRED: Final = Metric("loopeval.doom_loop.fired", "{event}", "Doom loops, added when they fire")
+METRIC_GUARD_INTERVENTIONS: Final = Metric("loopeval.guard.interventions", "{event}", "Guard events")
+METRIC_RUN_ITERATIONS: Final = Metric("loopeval.run.iterations", "{iteration}", "Iterations of a run")
+METRIC_RUN_DURATION: Final = Metric("loopeval.run.duration", "s", "Wall-clock duration of a run")
+METRIC_RUN_SCORE_RATIO: Final = Metric("loopeval.run.score_ratio", "1", "Best score of a run over its threshold")
+METRIC_ITERATIONS: Final = Metric("loopeval.iterations", "{iteration}", "Iterations that ran")
+METRIC_ITERATIONS_WASTED: Final = Metric("loopeval.iterations.wasted", "{iteration}", "Iterations that ran after the threshold was met")
+METRIC_TOKENS: Final = Metric("loopeval.tokens", "{token}", "Tokens, as each model call ends")
+METRIC_WASTED_TOKENS: Final = Metric("loopeval.wasted_tokens", "{token}", "Tokens of wasted iterations")
+METRIC_RUN_OPEN: Final = Metric("loopeval.run.open", "{run}", "Runs in progress")
+METRIC_RUN_IDLE_MAX: Final = Metric("loopeval.run.idle_max", "s", "Longest time since anything happened in a run in progress")
+METRIC_ITERATION_DURATION: Final = Metric("loopeval.iteration.duration", "s", "Wall-clock duration of an iteration (with `iteration_metrics`)")
+METRIC_ITERATION_SCORE_RATIO: Final = Metric("loopeval.iteration.score_ratio", "1", "Score of an iteration over the threshold (with `iteration_metrics`)")
+METRIC_TRACKER_EVICTED_RUNS: Final = Metric("loopeval.tracker.evicted_runs", "{run}", "Runs that the tracker gave up following, by reason")
+METRIC_TRACKER_LATE_SPANS: Final = Metric("loopeval.tracker.late_spans", "{span}", "Spans of a run that ended after its root")
+METRIC_TRACKER_ERRORS: Final = Metric("loopeval.tracker.errors", "{error}", "Errors of ours that were kept from the program, by place")
 
 RUN_NESTED: Final = "loopeval.run.nested"
 """Whether the run is inside another run (metrics)."""
 REASON: Final = "loopeval.reason"
 """Why a run was evicted, or where an error was (metrics)."""
+AGENT_UNKNOWN: Final = "unknown"
+"""Agent name where none is known."""
 AGENT_OTHER: Final = "_other"
 """Agent name on metrics once a process has shown 100 of them."""
 
@@ -294,6 +287,7 @@ EVIDENCE_FINGERPRINT: Final = "fingerprint"
 EVIDENCE_NONE: Final = "none"
 
 FRAMEWORK_OWN: Final = "otel_loopeval"
+FRAMEWORK_OTHER: Final = "other"
 FRAMEWORK_PRAISONAI: Final = "praisonaiagents"
 
 DEFAULT_THRESHOLD: Final = 8.0

@@ -1,0 +1,228 @@
+"""Every private field of the OpenTelemetry SDK that we touch, each probed once, with a public fallback.
+
+The probes run a real span through a throw-away provider. A future SDK that renames a field makes us
+slower, not wrong.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.trace import SpanContext, set_span_in_context
+
+from otel_loopeval.otel.errors import swallow
+from otel_loopeval.runs.dialects.own import NAME_PREFIXES
+
+if TYPE_CHECKING:
+    from otel_loopeval.runs.reconstruct import Node
+
+RUN_KEY = "otel_loopeval.run"
+"""Key of the OpenTelemetry context under which the current run or iteration is kept."""
+
+MAX_OPEN_SPANS = 100_000
+"""Open spans inside runs that are followed at once; the spans of a run that come later add no tokens."""
+
+_PREFIX_LENGTH = min(map(len, NAME_PREFIXES))
+_PREFIXES = frozenset(prefix[:_PREFIX_LENGTH] for prefix in NAME_PREFIXES)
+
+
+class PublicHooks(SpanProcessor):
+    """The processor's hot path through public properties only.
+
+    Nearly every span that passes is none of ours, so the hooks decide that as cheaply as they can and
+    hand the few others to the methods below. ``spans`` maps the ids of open spans inside a run to what
+    they stand for; ``roots`` has the ids of the open roots that somebody else ends.
+    """
+
+    def __init__(self, spans: "dict[int, Node]", roots: set[int]) -> None:
+        self._spans = spans
+        self._roots = roots
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """See the base class."""
+        try:
+            parent = span.parent
+            node = None if parent is None else self._spans.get(parent.span_id)
+            if span.name[:_PREFIX_LENGTH] in _PREFIXES:
+                self._started(span, parent_context, node)
+            elif node is not None and len(self._spans) < MAX_OPEN_SPANS:
+                self._spans[span.get_span_context().span_id] = node
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("processor.on_start", error)
+
+    def _on_ending(self, span: Span) -> None:
+        try:
+            if self._roots and span.get_span_context().span_id in self._roots:
+                self._ending(span)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("processor.on_ending", error)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """See the base class."""
+        try:
+            if self._spans:
+                context = span.context
+                node = None if context is None else self._spans.pop(context.span_id, None)
+                if node is not None:
+                    self._ended(span, node)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("processor.on_end", error)
+
+    def _started(self, span: Span, parent_context: Context | None, parent: "Node | None") -> None:
+        raise NotImplementedError
+
+    def _ending(self, span: Span) -> None:
+        raise NotImplementedError
+
+    def _ended(self, span: ReadableSpan, node: "Node") -> None:
+        raise NotImplementedError
+
+
+class ProbedHooks(PublicHooks):
+    """The same through the private fields behind those properties: a third of the cost."""
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """See the base class."""
+        try:
+            parent = span._parent  # noqa: SLF001
+            node = None if parent is None else self._spans.get(parent[1])
+            if span._name[:_PREFIX_LENGTH] in _PREFIXES:  # noqa: SLF001
+                self._started(span, parent_context, node)
+            elif node is not None and len(self._spans) < MAX_OPEN_SPANS:
+                self._spans[span._context[1]] = node  # noqa: SLF001
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("processor.on_start", error)
+
+    def _on_ending(self, span: Span) -> None:
+        try:
+            if self._roots and span._context[1] in self._roots:  # noqa: SLF001
+                self._ending(span)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("processor.on_ending", error)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """See the base class."""
+        try:
+            if self._spans:
+                node = self._spans.pop(span._context[1], None)  # noqa: SLF001
+                if node is not None:
+                    self._ended(span, node)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("processor.on_end", error)
+
+
+def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
+    """A span's attributes, without a copy where the SDK lets us at them."""
+    if _HAS_ATTRIBUTES_DICT:
+        return span._attributes._dict  # type: ignore[union-attr] # noqa: SLF001
+    return span.attributes or {}
+
+
+def set_on_ending(span: Span, attributes: Mapping[str, Any]) -> None:
+    """Set attributes on a span inside ``_on_ending``.
+
+    From 1.43 the SDK freezes a span's attributes before it calls ``_on_ending``, though every exporter
+    gets them only afterwards; unfreezing them for a moment, under the span's own lock, reaches all of
+    them whatever the order of the processors. Before 1.43 the span still records.
+    """
+    if not _FREEZES_BEFORE_ENDING:
+        span.set_attributes(attributes)
+        return
+    with span._lock:  # noqa: SLF001
+        own: Any = span._attributes  # noqa: SLF001
+        own._immutable = False
+        try:
+            for key, value in attributes.items():
+                own[key] = value
+        finally:
+            own._immutable = True
+
+
+def processors_of(provider: object) -> tuple[SpanProcessor, ...]:
+    """The span processors of a provider, or none where they cannot be seen."""
+    active = getattr(provider, "_active_span_processor", None)
+    found = getattr(active, "_span_processors", ())
+    return found if isinstance(found, tuple) else ()  # type: ignore[return-value]
+
+
+def context_with(context: Context, key: str, value: object) -> Context:
+    """A context with one more value: what ``set_value`` does, in one copy instead of two."""
+    return Context({**context, key: value})
+
+
+def context_with_span(context: Context, span: Any) -> Context:
+    """A context in which a span is the current one."""
+    if _SPAN_KEY is None:
+        return set_span_in_context(span, context)
+    return Context({**context, _SPAN_KEY: span})
+
+
+def _probe_span_key() -> str | None:
+    try:
+        from opentelemetry.trace.propagation import _SPAN_KEY as key  # noqa: PLC0415, N811
+    except ImportError:
+        return None
+    marker: Any = object()
+    return key if set_span_in_context(marker, Context()).get(key) is marker else None
+
+
+class _Probe(SpanProcessor):
+    """Looks at a span of a throw-away provider in each of the hooks."""
+
+    def __init__(self) -> None:
+        self.fields = False
+        self.attributes_dict = False
+        self.frozen = False
+
+    def _on_ending(self, span: Span) -> None:
+        try:
+            own: Any = span._attributes  # noqa: SLF001
+            self.frozen = bool(own._immutable)
+            with span._lock:  # noqa: SLF001
+                pass
+        except Exception:  # noqa: BLE001 - a probe: whatever goes wrong, the field is not there
+            self.frozen = False
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Compare the private fields with the public properties."""
+        try:
+            parent, context = span._parent, span._context  # noqa: SLF001
+            self.fields = (
+                span._name == span.name  # noqa: SLF001
+                and parent is span.parent
+                and parent is not None
+                and context is not None
+                and context[1] == context.span_id
+                and parent[1] == parent.span_id
+            )
+        except Exception:  # noqa: BLE001 - a probe
+            self.fields = False
+        try:
+            own: Any = span._attributes  # noqa: SLF001
+            self.attributes_dict = own._dict == dict(span.attributes or {}) and isinstance(own._dict, dict)
+        except Exception:  # noqa: BLE001 - a probe
+            self.attributes_dict = False
+
+
+def _probe() -> _Probe:
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only for the probe
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON  # noqa: PLC0415
+    from opentelemetry.trace import NonRecordingSpan, TraceFlags  # noqa: PLC0415
+
+    probe = _Probe()
+    provider = TracerProvider(sampler=ALWAYS_ON, resource=Resource({}), shutdown_on_exit=False)
+    provider.add_span_processor(probe)
+    parent = NonRecordingSpan(SpanContext(1, 2, is_remote=False, trace_flags=TraceFlags(1)))
+    context = set_span_in_context(parent, Context())
+    provider.get_tracer("otel_loopeval").start_span("probe", context=context, attributes={"probe": 1}).end()
+    return probe
+
+
+_SPAN_KEY = _probe_span_key()
+_PROBE = _probe()
+_HAS_ATTRIBUTES_DICT = _PROBE.attributes_dict
+_FREEZES_BEFORE_ENDING = _PROBE.frozen
+
+Hooks: type[PublicHooks] = ProbedHooks if _PROBE.fields else PublicHooks
+"""The processor's hot path for the SDK that is installed."""

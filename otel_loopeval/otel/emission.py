@@ -1,0 +1,175 @@
+"""How facts are spelled on spans and log records: attribute dictionaries, built and set in one go."""
+
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry._logs import Logger
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, Status, StatusCode
+
+from otel_loopeval import semconv
+from otel_loopeval.health.guards import GuardEvent
+from otel_loopeval.otel.options import EVENTS_LOG, EVENTS_SPAN, capture_content
+
+if TYPE_CHECKING:
+    from otel_loopeval.runs.run import IterationState, LoopRun
+    from otel_loopeval.runs.verdict import Verdict
+
+Attributes = dict[str, Any]
+
+_OPERATION_OF_MODE = {
+    semconv.MODE_OPTIMIZE: semconv.OPERATION_INVOKE_WORKFLOW,
+    semconv.MODE_REVIEW: semconv.OPERATION_INVOKE_WORKFLOW,
+    semconv.MODE_GOAL: semconv.OPERATION_INVOKE_AGENT,
+    semconv.MODE_AGENT: semconv.OPERATION_INVOKE_AGENT,
+}
+
+
+def start_attributes(run: "LoopRun") -> Attributes:
+    """What a root span carries from its creation, so that samplers can see it."""
+    attributes: Attributes = {
+        semconv.GEN_AI_OPERATION_NAME: _OPERATION_OF_MODE[run.mode],
+        semconv.GEN_AI_AGENT_NAME: run.agent,
+        semconv.RUN_MODE: run.mode,
+        semconv.RUN_FRAMEWORK: run.framework,
+        semconv.RUN_ID: run.id,
+    }
+    if run.threshold is not None:
+        attributes[semconv.RUN_THRESHOLD] = run.threshold
+    if run.max_iterations is not None:
+        attributes[semconv.RUN_MAX_ITERATIONS] = run.max_iterations
+    if run.conversation_id is not None:
+        attributes[semconv.GEN_AI_CONVERSATION_ID] = run.conversation_id
+    return attributes
+
+
+def end_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:
+    """What a root span carries of the run and its health at its end, for a root of our own."""
+    attributes: Attributes = {
+        semconv.RUN_OUTCOME: verdict.outcome,
+        semconv.RUN_SUCCESS: verdict.success,
+        semconv.RUN_ITERATIONS: run.iteration_count,
+    }
+    if run.completion_reason is not None:
+        attributes[semconv.RUN_COMPLETION_REASON] = run.completion_reason
+    if verdict.final_score is not None:
+        attributes[semconv.RUN_FINAL_SCORE] = verdict.final_score
+    if verdict.best_score is not None:
+        attributes[semconv.RUN_BEST_SCORE] = verdict.best_score
+        attributes[semconv.RUN_BEST_ITERATION] = verdict.best_iteration
+    attributes.update(health_attributes(run, verdict))
+    return attributes
+
+
+def health_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:
+    """The health of a run: all that a root which somebody else ends is given."""
+    health = verdict.health
+    attributes: Attributes = {}
+    if verdict.decided:
+        attributes[semconv.HEALTH_PASSED] = health.success
+        attributes[semconv.HEALTH_CONVERGED] = health.converged
+    attributes[semconv.HEALTH_DOOM_LOOP_FIRED] = health.doom_loop_fired
+    attributes[semconv.HEALTH_ITERATIONS_TO_SUCCESS] = health.iterations_to_success
+    attributes[semconv.HEALTH_WASTED_ITERATIONS] = health.wasted_iterations
+    attributes[semconv.HEALTH_GUARD_INTERVENTIONS] = health.guard_interventions
+    attributes[semconv.HEALTH_TOTAL_DURATION_S] = health.total_duration_s
+    attributes[semconv.HEALTH_THRESHOLD] = health.threshold
+    deltas = [delta for delta in health.score_delta_per_iteration[-semconv.MAX_DELTAS :] if delta is not None]
+    if deltas:
+        attributes[semconv.HEALTH_SCORE_DELTA_PER_ITERATION] = deltas
+    if verdict.reasons:
+        attributes[semconv.HEALTH_REASONS] = verdict.reasons
+    if verdict.doom_loop_kinds:
+        attributes[semconv.HEALTH_DOOM_LOOP_KINDS] = verdict.doom_loop_kinds
+    attributes[semconv.HEALTH_REASONING] = health.reasoning
+    if run.input_tokens or run.output_tokens:
+        attributes[semconv.RUN_TOKENS_INPUT] = run.input_tokens
+        attributes[semconv.RUN_TOKENS_OUTPUT] = run.output_tokens
+        if verdict.wasted_tokens:
+            attributes[semconv.HEALTH_WASTED_TOKENS] = verdict.wasted_tokens
+    if verdict.over_token_budget is not None:
+        attributes[semconv.HEALTH_OVER_TOKEN_BUDGET] = verdict.over_token_budget
+    return attributes
+
+
+def iteration_attributes(
+    iteration: "IterationState", delta: float | None, findings: int | None, *, threshold_met: bool
+) -> Attributes:
+    """What an iteration span carries at its end."""
+    attributes: Attributes = {}
+    if iteration.score is not None:
+        attributes[semconv.ITERATION_SCORE] = iteration.score
+        attributes[semconv.ITERATION_THRESHOLD_MET] = threshold_met
+        if delta is not None:
+            attributes[semconv.ITERATION_SCORE_DELTA] = delta
+    if findings is not None:
+        attributes[semconv.ITERATION_FINDINGS_COUNT] = findings
+    if iteration.input_tokens or iteration.output_tokens:
+        attributes[semconv.ITERATION_TOKENS_INPUT] = iteration.input_tokens
+        attributes[semconv.ITERATION_TOKENS_OUTPUT] = iteration.output_tokens
+    return attributes
+
+
+def evaluation_event(score: float, explanation: str | None, *, threshold_met: bool) -> Attributes:
+    """A ``gen_ai.evaluation.result``."""
+    attributes: Attributes = {
+        semconv.GEN_AI_EVALUATION_NAME: semconv.EVALUATION_NAME,
+        semconv.GEN_AI_EVALUATION_SCORE_VALUE: score,
+        semconv.GEN_AI_EVALUATION_SCORE_LABEL: semconv.LABEL_PASS if threshold_met else semconv.LABEL_FAIL,
+    }
+    if explanation and capture_content():
+        attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = explanation
+    return attributes
+
+
+def guard_event(event: GuardEvent) -> Attributes:
+    """A ``loopeval.guard``."""
+    attributes: Attributes = {
+        semconv.GUARD_KIND: event.kind,
+        semconv.GUARD_DOOM_LOOP: event.doom_loop,
+        semconv.GUARD_SOURCE: event.source,
+        semconv.GUARD_ACTION: event.action,
+    }
+    for key, value in (
+        (semconv.GUARD_TOOL, event.tool),
+        (semconv.GUARD_COUNT, event.count),
+        (semconv.GUARD_ITERATION, event.iteration),
+        (semconv.GUARD_RULE, event.rule),
+    ):
+        if value is not None:
+            attributes[key] = value
+    if event.reason and capture_content():
+        attributes[semconv.GUARD_REASON] = event.reason
+    return attributes
+
+
+def emit(
+    events: str, span: Span, logger: Logger, context: Context | None, name: str, attributes: Attributes, time_ns: int
+) -> None:
+    """Emit an event where the options want it: on the span, as a log record, or both."""
+    if events != EVENTS_LOG:
+        span.add_event(name, attributes, time_ns)
+    if events != EVENTS_SPAN:
+        logger.emit(timestamp=time_ns, context=context, event_name=name, attributes=attributes)
+
+
+def error_type(error: BaseException) -> str:
+    """The value of ``error.type`` for an exception: its qualified class name."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def mark_failed(span: Span, error: BaseException, *, record: bool) -> None:
+    """Put an error on a span; its message and stack trace only with content capture.
+
+    Args:
+        span: The span.
+        error: The error.
+        record: Whether to record the exception event too, which happens once per error.
+    """
+    span.set_attribute(semconv.ERROR_TYPE, error_type(error))
+    if not capture_content():
+        span.set_status(Status(StatusCode.ERROR))
+        return
+    span.set_status(Status(StatusCode.ERROR, str(error)))
+    if record:
+        span.record_exception(error)

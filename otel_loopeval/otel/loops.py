@@ -1,0 +1,263 @@
+"""``loop()`` and ``iteration()``: health for any hand-written loop, as context managers and decorators."""
+
+import functools
+from collections.abc import Callable
+from time import time_ns
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from opentelemetry import trace
+from opentelemetry.context import get_current
+
+from otel_loopeval import semconv
+from otel_loopeval.evaluation.stop import StopLoop
+from otel_loopeval.health import guard_event_of
+from otel_loopeval.otel import _sdk, emission, lifecycle, stepping
+from otel_loopeval.otel.errors import guarded
+from otel_loopeval.otel.live import Iteration, Run
+from otel_loopeval.otel.options import checked_choice, checked_count, checked_number
+from otel_loopeval.otel.pipeline import Pipeline, registry
+from otel_loopeval.runs.run import LoopRun
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def current_run() -> Run | None:
+    """The run that the calling code is in, or None.
+
+    Works inside agents, judges, tools and callbacks, in tasks that the loop starts, and in threads to
+    which the OpenTelemetry context was passed on.
+    """
+    node: Any = get_current().get(_sdk.RUN_KEY)
+    return None if node is None else node.run
+
+
+def record_guard_event(event: Any) -> None:
+    """Record that a guard stepped in, on the current run.
+
+    Args:
+        event: A dict or object of any recognised shape, such as ``{"type": "doom_loop"}``, an object with
+            ``loop_type`` or ``is_loop``, or a :class:`GuardEvent`. Outside of any run it becomes an event
+            on the current span, if there is one.
+    """
+    node: Any = get_current().get(_sdk.RUN_KEY)
+    if node is not None:
+        node.run.record_guard_event(event)
+    else:
+        _record_outside(event)
+
+
+@guarded("record_guard_event")
+def _record_outside(event: Any) -> None:
+    pipeline = registry.current()
+    guard_event = guard_event_of(event)
+    context = get_current()
+    emission.emit(
+        pipeline.options.events,
+        trace.get_current_span(),
+        pipeline.logger,
+        context,
+        semconv.EVENT_GUARD,
+        emission.guard_event(guard_event),
+        time_ns(),
+    )
+    pipeline.instruments.guard_event(None, guard_event, context, fired=guard_event.doom_loop)
+
+
+def begin_run(
+    agent: str,
+    *,
+    scope: str = semconv.SCOPE,
+    pipeline: Pipeline | None = None,
+    run_id: str | None = None,
+    **settings: Any,
+) -> Run:
+    """Begin a run inside the current one, if there is one.
+
+    Args:
+        agent: Name of the agent.
+        scope: Instrumentation scope of its spans.
+        pipeline: Where it goes; the configured one if None.
+        run_id: Its identifier; a new one if None.
+        **settings: Settings of :class:`~otel_loopeval.runs.run.LoopRun`, such as ``mode``.
+    """
+    lifecycle.note_run()
+    parent = current_run()
+    state = LoopRun(
+        agent,
+        started_ns=time_ns(),
+        parent=None if parent is None else parent.state,
+        run_id=run_id,
+        **settings,
+    )
+    run = Run(pipeline or registry.current(), state, scope)
+    run.begin()
+    return run
+
+
+class loop:  # noqa: N801 - reads as a statement: `with loop("writer") as run:`
+    """Follow a hand-written loop as a run.
+
+    As a context manager it gives the :class:`~otel_loopeval.otel.live.Run`; as a decorator every call of
+    the function, coroutine, generator or async generator is a run of its own. ``StopLoop`` ends the block
+    quietly; every other exception passes.
+
+    Args:
+        agent: Name of the agent that the loop runs; as a decorator, the function's name if not given.
+        threshold: Score at which an iteration is good enough, on the judge's scale.
+        max_iterations: Iterations that the loop may run.
+        mode: ``"optimize"`` (stops at the first good score), ``"review"`` (runs all iterations),
+            ``"goal"`` (set ``run.success`` when the goal is met) or ``"agent"`` (an agent at work, no scores).
+        framework: What runs the loop, of low cardinality.
+        conversation_id: Conversation that the run belongs to.
+        id: Identifier of the run; a new one if not given.
+        max_wasted_iterations: Wasted iterations tolerated, if not those of ``instrument()``.
+        token_budget: Input plus output tokens that the run may use, if not those of ``instrument()``.
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+    """
+
+    @overload
+    def __new__(cls, agent: F) -> F: ...  # type: ignore[misc]
+
+    @overload
+    def __new__(cls, agent: str | None = None, **settings: Any) -> "loop": ...
+
+    def __new__(cls, agent: Any = None, **settings: Any) -> Any:
+        if callable(agent) and not settings:  # @loop without parentheses
+            return cls()(agent)
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        agent: str | None = None,
+        *,
+        threshold: float | None = None,
+        max_iterations: int | None = None,
+        mode: str = semconv.MODE_OPTIMIZE,
+        framework: str = semconv.FRAMEWORK_OWN,
+        conversation_id: str | None = None,
+        id: str | None = None,  # noqa: A002 - the public name of the argument
+        max_wasted_iterations: int | None = None,
+        token_budget: int | None = None,
+    ) -> None:
+        for name, text in (("agent", agent), ("conversation_id", conversation_id), ("id", id)):
+            if text is not None and not isinstance(text, str):  # type: ignore[redundant-expr]
+                raise TypeError(f"{name} must be a string, got {text!r}")
+        if not isinstance(framework, str):  # type: ignore[redundant-expr]
+            raise TypeError(f"framework must be a string, got {framework!r}")
+        self._agent = agent
+        self._id = id
+        self._settings: dict[str, Any] = {
+            "mode": checked_choice("mode", mode, semconv.MODES),
+            "framework": framework,
+            "conversation_id": conversation_id,
+            "threshold": None if threshold is None else checked_number("threshold", threshold),
+        }
+        for name, count in (
+            ("max_iterations", max_iterations),
+            ("max_wasted_iterations", max_wasted_iterations),
+            ("token_budget", token_budget),
+        ):
+            self._settings[name] = None if count is None else checked_count(name, count)
+        self._runs: list[Run] = []
+
+    def __enter__(self) -> Run:
+        run = self._begin(self._agent or semconv.AGENT_UNKNOWN)
+        self._runs.append(run)
+        return run
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        run = current_run()
+        # One loop object may be entered in several threads at once: leave the run that is current here.
+        while run is not None and run not in self._runs:
+            parent = run.state.parent
+            run = None if parent is None else parent.owner
+        if run is None:
+            run = self._runs[-1]
+        self._runs.remove(run)
+        run.end(error)
+        return isinstance(error, StopLoop)
+
+    async def __aenter__(self) -> Run:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return self.__exit__(kind, error, traceback)
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: every call is a run."""
+        name = self._agent or getattr(function, "__name__", None) or type(function).__name__
+        return stepping.decorate(function, functools.partial(self._begin, name))
+
+    def _begin(self, agent: str) -> Run:
+        return begin_run(agent, run_id=self._id, **self._settings)
+
+
+class iteration(Iteration):  # noqa: N801 - reads as a statement: `with iteration() as it:`
+    """Follow one iteration of the current run.
+
+    As a context manager it gives itself, to set ``score``, ``output``, ``reasoning`` and ``findings`` on; as a
+    decorator every call is an iteration (``current_run().iteration`` inside). Outside of any run it does
+    nothing.
+
+    Args:
+        number: Its number, from 1; the next one if not given.
+
+    Raises:
+        TypeError: The number is no whole number.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, number: Any = None) -> Any:
+        if callable(number):  # @iteration without parentheses
+            return cls()(number)
+        return super().__new__(cls)
+
+    def __init__(self, number: int | None = None) -> None:
+        if number is not None:
+            checked_count("number", number)
+        super().__init__(current_run(), number)
+
+    def __enter__(self) -> "iteration":
+        if self.run is not None:
+            self.run.check_stop()
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.end(error)
+        if error is None and self.run is not None:
+            self.run.check_stop()
+
+    async def __aenter__(self) -> "iteration":
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: every call is an iteration of the run that it is called in."""
+        number = self._number
+        return stepping.decorate(function, functools.partial(_begin_iteration, number))
+
+
+def _begin_iteration(number: int | None) -> Iteration:
+    it = Iteration(current_run(), number)
+    if it.run is not None:
+        it.run.check_stop()
+    it.begin()
+    return it
+
+

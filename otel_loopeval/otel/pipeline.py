@@ -1,0 +1,206 @@
+"""What belongs to one tracer provider: its tracker, tracers, instruments and options."""
+
+import threading
+from dataclasses import replace
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from opentelemetry import _logs, metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.trace import NoOpTracerProvider, TracerProvider
+
+from otel_loopeval import semconv
+from otel_loopeval.otel import _sdk, errors, lifecycle
+from otel_loopeval.otel.instruments import Instruments
+from otel_loopeval.otel.options import Options
+from otel_loopeval.runs.run import LoopRun
+from otel_loopeval.runs.tracker import Tracker
+from otel_loopeval.version import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+
+    from otel_loopeval.runs.reconstruct import Node
+
+open_spans: "dict[int, Node]" = {}
+"""Open spans inside runs, by span id, with what they stand for.
+
+One table for the process: span ids are random, and whichever processor sees a span first has it, so that
+a second processor on the same provider finds nothing left to do.
+"""
+
+
+class Pipeline:
+    """The tracker of one tracer provider and where its verdicts go.
+
+    Args:
+        options: How runs are judged and what is emitted.
+        tracer_provider: Where spans go.
+        meter_provider: Where metrics go; the global one if None.
+        logger_provider: Where log events go; the global one if None.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        tracer_provider: TracerProvider,
+        meter_provider: "MeterProvider | None" = None,
+        logger_provider: "LoggerProvider | None" = None,
+    ) -> None:
+        self._tracer_provider = tracer_provider
+        self._tracers: dict[str, Any] = {}
+        self.records = hasattr(tracer_provider, "add_span_processor")
+        self.foreign_roots: set[int] = set()
+        self.tracker = Tracker(
+            options.policy,
+            max_runs=options.max_open_runs,
+            max_idle_s=options.max_idle_s,
+            on_evict=self._on_evict,
+        )
+        self.configure(options, meter_provider, logger_provider)
+
+    def configure(
+        self,
+        options: Options,
+        meter_provider: "MeterProvider | None" = None,
+        logger_provider: "LoggerProvider | None" = None,
+    ) -> None:
+        """Take new options; runs that are open go on under them."""
+        self.options = options
+        self.active = True
+        self.tracker.policy = options.policy
+        self.logger = _logs.get_logger(semconv.SCOPE, __version__, logger_provider)
+        meter = metrics.get_meter(semconv.SCOPE, __version__, meter_provider)
+        self.instruments = Instruments(
+            meter, self.tracker.open_runs, iteration_metrics=options.iteration_metrics
+        )
+        if self._tracers:  # not the first time: the exit hook must stay after the providers' own
+            lifecycle.watch(self)
+
+    def tracer(self, scope: str) -> Any:
+        """The tracer of an instrumentation scope."""
+        tracer = self._tracers.get(scope)
+        if tracer is None:
+            if not self._tracers:
+                lifecycle.watch(self)
+            tracer = self._tracers[scope] = self._tracer_provider.get_tracer(scope, __version__)
+        return tracer
+
+    @property
+    def has_recorded(self) -> bool:
+        """Whether a run has begun here."""
+        return bool(self._tracers)
+
+    def interrupt(self, run: LoopRun) -> None:
+        """Count a run as interrupted whose root span somebody else ends, and has not."""
+        verdict = self.tracker.finish(run, time_ns(), outcome=semconv.OUTCOME_INTERRUPTED)
+        if verdict is not None:
+            self.instruments.ended(run, verdict, None, Context())
+
+    def forget(self) -> None:
+        """In a forked child: drop what belongs to the parent."""
+        open_spans.clear()
+        self.foreign_roots.clear()
+        for run in self.tracker.forget():
+            if run.owner is not None:
+                run.owner.disown()
+
+    def adopt(self, provider: TracerProvider) -> None:
+        """Learn the provider that the processor of this pipeline was added to."""
+        self._tracer_provider = provider
+        self.records = True
+
+    def flush(self, timeout_ms: int) -> None:
+        """Export what the providers still hold."""
+        for provider in (self._tracer_provider, metrics.get_meter_provider(), _logs.get_logger_provider()):
+            flush = getattr(provider, "force_flush", None)
+            if flush is not None:
+                flush(timeout_ms)
+
+    def _on_evict(self, run: LoopRun, reason: str) -> None:
+        self.instruments.evicted(reason)
+        if run.owner is not None:
+            run.owner.abandon()
+
+
+def _inert_pipeline(options: Options) -> Pipeline:
+    """A pipeline that judges runs, since programs act on the verdict, and emits nothing."""
+    return Pipeline(
+        replace(options, on_doom_loop=None, console=False, sigterm=False),
+        NoOpTracerProvider(),
+        NoOpMeterProvider(),
+        _logs.NoOpLoggerProvider(),
+    )
+
+
+class Registry:
+    """Which pipeline a run goes to: the configured provider's, made when its first run begins."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pipelines: WeakKeyDictionary[TracerProvider, Pipeline] = WeakKeyDictionary()
+        self._options: Options | None = None
+        self._providers: tuple[Any, Any, Any] = (None, None, None)
+        self._latest: tuple[TracerProvider, Pipeline] | None = None
+        self._inert: Pipeline | None = None
+
+    def configure(
+        self, options: Options, tracer_provider: Any = None, meter_provider: Any = None, logger_provider: Any = None
+    ) -> None:
+        """Use these options and providers from now on, for pipelines that exist too."""
+        with self._lock:
+            self._options = options
+            self._providers = (tracer_provider, meter_provider, logger_provider)
+            self._latest = self._inert = None
+            for pipeline in self._pipelines.values():
+                pipeline.configure(options, meter_provider, logger_provider)
+
+    def deactivate(self) -> None:
+        """Make everything inert: processors see nothing, new runs emit nothing."""
+        with self._lock:
+            self._latest = None
+            for pipeline in self._pipelines.values():
+                pipeline.active = False
+            self._inert = _inert_pipeline(self._options or Options())
+
+    def current(self) -> Pipeline:
+        """The pipeline for a run that begins now. Never raises: at worst, an inert one."""
+        if self._inert is not None:
+            return self._inert
+        try:
+            provider: TracerProvider = self._providers[0] or trace.get_tracer_provider()
+            latest = self._latest
+            if latest is not None and latest[0] is provider:
+                return latest[1]
+            pipeline = self.of(provider)
+        except Exception as error:  # noqa: BLE001 - the guard: the loop goes on without telemetry
+            errors.swallow("pipeline.current", error)
+            return _inert_pipeline(self._options or Options())
+        self._latest = (provider, pipeline)
+        return pipeline
+
+    def of(self, provider: TracerProvider) -> Pipeline:
+        """The pipeline of a provider; made, and its processor added to it, if it has none."""
+        with self._lock:
+            pipeline = self._pipelines.get(provider)
+            if pipeline is not None:
+                return pipeline
+            from otel_loopeval.otel.processor import LoopHealthProcessor  # noqa: PLC0415 - it needs Pipeline
+
+            options = Options.of({}) if self._options is None else self._options
+            found = [p for p in _sdk.processors_of(provider) if isinstance(p, LoopHealthProcessor)]
+            if found:
+                # The user registered one: it has a tracker, and there is one tracker per provider.
+                pipeline = found[0].adopt(provider, None if self._options is None else options)
+            else:
+                pipeline = Pipeline(options, provider, *self._providers[1:])
+                if pipeline.records:
+                    provider.add_span_processor(LoopHealthProcessor.of(pipeline))  # type: ignore[attr-defined]
+            self._pipelines[provider] = pipeline
+            return pipeline
+
+
+registry = Registry()

@@ -1,0 +1,152 @@
+"""The span processor: runs that somebody else's spans tell of, and the tokens of spans inside ours."""
+
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span
+from opentelemetry.trace import NonRecordingSpan, StatusCode, set_span_in_context
+
+from otel_loopeval import semconv
+from otel_loopeval.otel import _sdk, doom, emission
+from otel_loopeval.otel.console import print_verdict
+from otel_loopeval.otel.options import Options
+from otel_loopeval.otel.pipeline import Pipeline, open_spans
+from otel_loopeval.runs import reconstruct
+from otel_loopeval.runs.spans import SpanData, SpanEvent
+
+if TYPE_CHECKING:
+    from otel_loopeval.runs.reconstruct import Node
+
+
+class LoopHealthProcessor(_sdk.Hooks):
+    """Reconstructs loop runs from spans and puts each run's health on its root span.
+
+    Add it to a ``TracerProvider``, before or after its exporters; ``instrument()`` does so by itself.
+    It never exports anything and never blocks.
+
+    Args:
+        options: Options of ``instrument()`` by name, such as ``threshold`` or ``on_doom_loop``.
+
+    Raises:
+        TypeError: An option is unknown or of the wrong type.
+        ValueError: An option is out of its range.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        unknown = options.keys() - set(Options.__dataclass_fields__) - {"meter_provider", "logger_provider"}
+        if unknown:
+            raise TypeError(f"LoopHealthProcessor has no option {', '.join(sorted(unknown))}")
+        providers = (options.pop("meter_provider", None), options.pop("logger_provider", None))
+        self._use(Pipeline(Options.of(options), trace.NoOpTracerProvider(), *providers))
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "LoopHealthProcessor":
+        """The processor of a pipeline."""
+        processor = cls.__new__(cls)
+        processor._use(pipeline)
+        return processor
+
+    def adopt(self, provider: trace.TracerProvider, options: Options | None) -> Pipeline:
+        """Give its pipeline the provider that it was added to, and new options if there are any."""
+        self._pipeline.adopt(provider)
+        if options is not None:
+            self._pipeline.configure(options)
+        return self._pipeline
+
+    def _use(self, pipeline: Pipeline) -> None:
+        super().__init__(open_spans, pipeline.foreign_roots)
+        self._pipeline = pipeline
+
+    def _started(self, span: Span, parent_context: Context | None, parent: "Node | None") -> None:
+        """A span under one of our names has started."""
+        if not self._pipeline.active:
+            return
+        if parent_context is not None:
+            owner: Any = parent_context.get(_sdk.RUN_KEY)
+            if owner is not None and owner.span is None:
+                return  # ours, and fed by its owner: the tracker knows it already
+        span_id = span.get_span_context().span_id
+        if span_id in open_spans:
+            return  # another processor of ours has it
+        start_ns = span.start_time or 0
+        attributes = _sdk.attributes_of(span)
+        node = reconstruct.begin(
+            self._pipeline.tracker, parent, span_id, span.name, attributes, start_ns
+        )
+        if node is None:
+            if parent is not None:
+                open_spans[span_id] = parent
+            return
+        open_spans[span_id] = node
+        if node.iteration_state is None:
+            self._pipeline.foreign_roots.add(span_id)
+            self._pipeline.instruments.started(node.state, _context_of(span))
+
+    def _ending(self, span: Span) -> None:
+        """A root that somebody else ends is about to: the last moment to put its health on it."""
+        span_id = span.get_span_context().span_id
+        self._pipeline.foreign_roots.discard(span_id)
+        node = open_spans.pop(span_id, None)
+        if not isinstance(node, reconstruct.SpanNode):
+            return
+        attributes = _sdk.attributes_of(span)
+        told = attributes.get(semconv.HEALTH_PASSED) is not None
+        ending = reconstruct.end_root(
+            self._pipeline.tracker,
+            node,
+            attributes,
+            _events(span),
+            span.end_time or 0,
+            error=span.status.status_code is StatusCode.ERROR,
+        )
+        if ending.verdict is None or told:
+            return  # whoever emits a verdict of its own has counted the run as well
+        _sdk.set_on_ending(span, emission.health_attributes(ending.run, ending.verdict))
+        context = _context_of(span)
+        error = attributes.get(semconv.ERROR_TYPE)
+        self._pipeline.instruments.ended(
+            ending.run, ending.verdict, error if isinstance(error, str) else None, context
+        )
+        for event, fired in ending.guard_events:
+            doom.announce(self._pipeline, ending.run, event, context, fired=fired)
+        print_verdict(self._pipeline, ending.run, ending.verdict)
+
+    def _ended(self, span: ReadableSpan, node: "Node") -> None:
+        """A span inside a run has ended."""
+        run = node.state
+        if run.closed:
+            self._pipeline.instruments.late_span(run)
+            return
+        ending = reconstruct.end_inside(node, _neutral(span))
+        if ending.tokens is None and not ending.guard_events:
+            return
+        context = _context_of(span)
+        if ending.tokens is not None:
+            self._pipeline.instruments.tokens(run, ending.tokens, context)
+        for event, fired in ending.guard_events:
+            doom.announce(self._pipeline, run, event, context, fired=fired)
+
+
+def _context_of(span: Any) -> Context:
+    """A context for exemplars: they read trace and span id from the span in it, ended or not."""
+    return set_span_in_context(NonRecordingSpan(span.get_span_context()), Context())
+
+
+def _events(span: ReadableSpan) -> tuple[SpanEvent, ...]:
+    return tuple(SpanEvent(event.name, event.timestamp, event.attributes or {}) for event in span.events)
+
+
+def _neutral(span: ReadableSpan) -> SpanData:
+    context, parent = span.get_span_context(), span.parent
+    return SpanData(
+        name=span.name,
+        trace_id=0 if context is None else context.trace_id,
+        span_id=0 if context is None else context.span_id,
+        parent_id=None if parent is None else parent.span_id,
+        start_ns=span.start_time or 0,
+        end_ns=span.end_time or 0,
+        attributes=_sdk.attributes_of(span),
+        events=_events(span),
+        error=span.status.status_code is StatusCode.ERROR,
+    )

@@ -1,0 +1,1 @@
+"""Dialects: how a convention spells the facts of a run in spans."""

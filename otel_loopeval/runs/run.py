@@ -1,0 +1,258 @@
+"""The state of one loop run, built up fact by fact.
+
+A :class:`LoopRun` knows nothing of spans or of time: whoever feeds it passes the time in, so that a run
+that is fed live and one that is fed from a file come to the same verdict.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from secrets import token_hex
+from typing import Any
+
+from otel_loopeval import semconv
+from otel_loopeval.health.guards import GuardEvent
+
+MAX_ITERATIONS_KEPT = 10_000
+"""Iterations of one run whose scores are kept; later ones are counted and the last score is kept."""
+MAX_GUARD_EVENTS_KEPT = 1_000
+"""Guard events of one run that are kept; later ones are counted only."""
+
+
+class IterationState:
+    """Facts about one iteration of a run.
+
+    Attributes:
+        number: Number of the iteration, from 1.
+        score: Its score, or None while (or if) it has none.
+        started_ns: When it began, in nanoseconds since the epoch.
+        input_tokens: Input tokens of the model calls inside it.
+        output_tokens: Output tokens of the model calls inside it.
+    """
+
+    __slots__ = ("input_tokens", "number", "output_tokens", "score", "started_ns")
+
+    def __init__(self, number: int, started_ns: int) -> None:
+        self.number = number
+        self.started_ns = started_ns
+        self.score: float | None = None
+        self.input_tokens = 0
+        self.output_tokens = 0
+
+
+class LoopRun:
+    """Everything that is known of one run so far.
+
+    Not thread-safe by itself but for what a single list append or attribute store gives; the methods
+    that read before they write take the tracker's lock (see :mod:`otel_loopeval.runs.tracker`).
+
+    Attributes:
+        agent: Name of the agent that the loop runs.
+        mode: One of ``semconv.MODES``.
+        framework: What runs the loop.
+        threshold: The run's own threshold, or None.
+        max_iterations: Iterations that the loop may run, or None.
+        parent: The run that this one is inside of, or None.
+        started_ns: When it began, in nanoseconds since the epoch.
+        active_ns: When something was last heard of it.
+        iterations: Its iterations, in order.
+        guard_events: Its guard events, in order.
+        interventions: How many guard events there were, kept or not.
+        success: The loop's own verdict, or None where it has none.
+        completion_reason: The framework's own word for why the loop ended.
+        outcome: How it ended, once it has, or what its owner declared in advance.
+        closed: Whether it has ended.
+        owner: Whoever feeds it directly, or None for a run that is known from spans. Opaque to the core.
+    """
+
+    __slots__ = (
+        "_accounted",
+        "_streaks",
+        "active_ns",
+        "agent",
+        "child_doom_loop",
+        "closed",
+        "completion_reason",
+        "conversation_id",
+        "dropped_iterations",
+        "framework",
+        "guard_events",
+        "id",
+        "input_tokens",
+        "interventions",
+        "iterations",
+        "max_iterations",
+        "max_wasted_iterations",
+        "mode",
+        "outcome",
+        "output_tokens",
+        "own_doom_loop",
+        "owner",
+        "parent",
+        "started_ns",
+        "success",
+        "threshold",
+        "token_budget",
+    )
+
+    def __init__(
+        self,
+        agent: str,
+        *,
+        started_ns: int,
+        mode: str = semconv.MODE_OPTIMIZE,
+        framework: str = semconv.FRAMEWORK_OWN,
+        threshold: float | None = None,
+        max_iterations: int | None = None,
+        parent: "LoopRun | None" = None,
+        run_id: str | None = None,
+        conversation_id: str | None = None,
+        max_wasted_iterations: int | None = None,
+        token_budget: int | None = None,
+    ) -> None:
+        self.id = run_id or token_hex(8)
+        self.agent = agent
+        self.mode = mode
+        self.framework = framework
+        self.threshold = threshold
+        self.max_iterations = max_iterations
+        self.max_wasted_iterations = max_wasted_iterations
+        self.token_budget = token_budget
+        self.conversation_id = conversation_id
+        self.parent = parent
+        self.started_ns = self.active_ns = started_ns
+        self.iterations: list[IterationState] = []
+        self.dropped_iterations = 0
+        self.guard_events: list[GuardEvent] = []
+        self.interventions = 0
+        self.success: bool | None = None
+        self.completion_reason: str | None = None
+        self.outcome: str | None = None
+        self.closed = False
+        self.owner: Any = None
+        self.own_doom_loop = False
+        self.child_doom_loop = False
+        self.input_tokens = 0
+        self.output_tokens = 0
+        self._streaks: set[object] | None = None
+        self._accounted: set[int] | None = None
+
+    @property
+    def doom_loop_fired(self) -> bool:
+        """Whether a doom loop fired in this run or in a run inside it."""
+        return self.own_doom_loop or self.child_doom_loop
+
+    @property
+    def iteration_count(self) -> int:
+        """Iterations that have begun, kept or not."""
+        return len(self.iterations) + self.dropped_iterations
+
+    def begin_iteration(self, now_ns: int, number: int | None = None) -> IterationState:
+        """Add an iteration.
+
+        Args:
+            now_ns: The time, in nanoseconds since the epoch.
+            number: Its number, from 1; one more than the iterations so far if None.
+        """
+        iterations = self.iterations
+        state = IterationState(self.iteration_count + 1 if number is None else number, now_ns)
+        self.active_ns = now_ns
+        if len(iterations) < MAX_ITERATIONS_KEPT:
+            iterations.append(state)
+        else:
+            # The last ones matter most to a reader of the run: drop from the middle.
+            del iterations[MAX_ITERATIONS_KEPT // 2]
+            iterations.append(state)
+            self.dropped_iterations += 1
+        return state
+
+    def add_guard_event(self, event: GuardEvent) -> bool:
+        """Add a guard event.
+
+        One doom loop fires once per run, agent and streak; what is reported of the same streak later is
+        an intervention. A doom loop marks the runs around this one too.
+
+        Args:
+            event: The event; ``time_ns`` should be set.
+
+        Returns:
+            Whether a doom loop fired that had not fired before.
+        """
+        self.interventions += 1
+        if len(self.guard_events) < MAX_GUARD_EVENTS_KEPT:
+            self.guard_events.append(event)
+        if event.time_ns is not None:
+            self.active_ns = event.time_ns
+        if not event.doom_loop:
+            return False
+        streak = (event.agent, event.key or (event.source, event.kind, event.tool, event.rule))
+        if self._streaks is None:
+            self._streaks = {streak}
+        elif streak in self._streaks:
+            return False
+        elif len(self._streaks) >= MAX_GUARD_EVENTS_KEPT:
+            return False
+        else:
+            self._streaks.add(streak)
+        self.own_doom_loop = True
+        ancestor = self.parent
+        while ancestor is not None and not ancestor.child_doom_loop:
+            ancestor.child_doom_loop = True
+            ancestor = ancestor.parent
+        return True
+
+    def add_tokens(self, iteration: IterationState | None, input_tokens: int, output_tokens: int) -> None:
+        """Count the tokens of one model call, here and in the runs around this one."""
+        if iteration is not None:
+            iteration.input_tokens += input_tokens
+            iteration.output_tokens += output_tokens
+        run: LoopRun | None = self
+        while run is not None:
+            run.input_tokens += input_tokens
+            run.output_tokens += output_tokens
+            run = run.parent
+
+    def account_span(
+        self,
+        span_id: int,
+        parent_id: int | None,
+        usage: Callable[[], tuple[int, int] | None],
+        iteration: IterationState | None,
+    ) -> tuple[int, int] | None:
+        """Count the tokens that a span inside the run reports, if no span inside it reported them.
+
+        Wrappers repeat the usage of the call they wrap, and an agent's span sums up its calls: tokens
+        count where they are reported first, which is innermost, since inner spans end first.
+
+        Args:
+            span_id: The span that ended.
+            parent_id: Its parent.
+            usage: Reads the span's input and output tokens, or None where it has none.
+            iteration: The iteration that it is in.
+
+        Returns:
+            The input and output tokens that were counted, or None.
+        """
+        accounted = self._accounted
+        if accounted is not None and span_id in accounted:
+            accounted.discard(span_id)
+            counted = None
+        else:
+            counted = usage()
+            if counted is None:
+                return None
+            self.add_tokens(iteration, *counted)
+            if accounted is None:
+                accounted = self._accounted = set()
+        if parent_id is not None and len(accounted) < MAX_GUARD_EVENTS_KEPT:
+            accounted.add(parent_id)
+        return counted
+
+    def stamp(self, event: GuardEvent, now_ns: int, iteration: IterationState | None) -> GuardEvent:
+        """The event with its time and iteration filled in, where it brought none."""
+        if event.time_ns is not None and (event.iteration is not None or iteration is None):
+            return event
+        return replace(
+            event,
+            time_ns=now_ns if event.time_ns is None else event.time_ns,
+            iteration=iteration.number if event.iteration is None and iteration is not None else event.iteration,
+        )

@@ -1,0 +1,211 @@
+"""What a finished run amounts to: its outcome, its health, and why.
+
+Pure functions of a :class:`~otel_loopeval.runs.run.LoopRun`; the scoring itself is
+:mod:`otel_loopeval.health`'s.
+"""
+
+import math
+from dataclasses import dataclass
+
+from otel_loopeval import semconv
+from otel_loopeval.health import LoopHealthResult, assess
+from otel_loopeval.runs.run import IterationState, LoopRun
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What counts as healthy where the run itself does not say.
+
+    Attributes:
+        threshold: Threshold of runs that bring none, on the judge's scale; None for the default, 8.0.
+        max_wasted_iterations: Wasted iterations tolerated.
+        token_budget: Input plus output tokens that a run may use, or None for no limit.
+    """
+
+    threshold: float | None = None
+    max_wasted_iterations: int = 0
+    token_budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a run amounts to.
+
+    Attributes:
+        outcome: How it ended, one of ``semconv.OUTCOMES``.
+        health: Its health. Only meaningful for its numbers where ``decided`` is False.
+        decided: Whether the outcome allows a verdict: a run that was paused, cancelled, interrupted or
+            cut off is neither healthy nor unhealthy.
+        success: Whether the loop calls itself a success.
+        reasons: Why it is unhealthy, of ``semconv.REASON_*``.
+        doom_loop_kinds: Kinds of the doom loops that fired in it, in order of appearance.
+        final_score: Score of the last scored iteration, or None.
+        best_score: Highest score, or None.
+        best_iteration: Number of the iteration with the highest score, or None.
+        wasted_tokens: Tokens of the wasted iterations.
+        over_token_budget: Whether it used more tokens than its budget; None without a budget.
+    """
+
+    outcome: str
+    health: LoopHealthResult
+    decided: bool
+    success: bool
+    reasons: tuple[str, ...]
+    doom_loop_kinds: tuple[str, ...]
+    final_score: float | None
+    best_score: float | None
+    best_iteration: int | None
+    wasted_tokens: int
+    over_token_budget: bool | None
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the run is healthy, or None if its outcome allows no verdict."""
+        return self.health.success if self.decided else None
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether the run reached its threshold or goal, or None if its outcome allows no verdict."""
+        return self.health.converged if self.decided else None
+
+
+def effective_threshold(run: LoopRun, policy: Policy) -> float:
+    """The threshold that a run is judged by: its own, else the policy's, else 8.0."""
+    if run.threshold is not None:
+        return run.threshold
+    return semconv.DEFAULT_THRESHOLD if policy.threshold is None else policy.threshold
+
+
+def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
+    """Judge a run.
+
+    Args:
+        run: The run; it may still be open, for a live look.
+        ended_ns: When it ended (or now), in nanoseconds since the epoch.
+        policy: What counts as healthy where the run does not say.
+    """
+    threshold = effective_threshold(run, policy)
+    iterations = run.iterations
+    for previous, iteration in zip(iterations, iterations[1:]):  # noqa: B905 - a pairwise walk
+        if iteration.number < previous.number:
+            # Parallel iterations may begin out of order; scores are told in the order of their numbers.
+            iterations = sorted(iterations, key=_number)
+            break
+    scores = [iteration.score for iteration in iterations]
+    best = _best(iterations)
+    best_score = None if best is None else best.score
+    success = run.success
+    if success is None:
+        success = best_score is not None and best_score >= threshold
+    outcome = run.outcome or _outcome(run, success=success)
+    max_wasted = policy.max_wasted_iterations if run.max_wasted_iterations is None else run.max_wasted_iterations
+    duration_s = max(ended_ns - run.started_ns, 0) / 1e9
+    if run.mode in (semconv.MODE_GOAL, semconv.MODE_AGENT):
+        health = _assess_without_scores(run, scores, threshold, outcome, duration_s, success=success)
+    else:
+        health = assess(
+            scores,
+            threshold=threshold,
+            mode=run.mode,
+            success=success,
+            guard_count=run.interventions,
+            doom_loop_fired=run.doom_loop_fired,
+            total_duration_s=duration_s,
+            max_wasted_iterations=max_wasted,
+        )
+    budget = policy.token_budget if run.token_budget is None else run.token_budget
+    over_budget = None if budget is None else run.input_tokens + run.output_tokens > budget
+    if over_budget:
+        health.success = False
+        health.reasoning += " Over the token budget."
+    decided = outcome not in semconv.OUTCOMES_WITHOUT_VERDICT
+    wasted = health.wasted_iterations
+    return Verdict(
+        outcome=outcome,
+        health=health,
+        decided=decided,
+        success=success,
+        reasons=_reasons(health, max_wasted, over_budget=bool(over_budget)) if decided else (),
+        doom_loop_kinds=_doom_loop_kinds(run) if run.own_doom_loop else (),
+        final_score=next((s for s in reversed(scores) if s is not None), None),
+        best_score=best_score,
+        best_iteration=None if best is None else best.number,
+        wasted_tokens=sum(i.input_tokens + i.output_tokens for i in iterations[-wasted:]) if wasted else 0,
+        over_token_budget=over_budget,
+    )
+
+
+def _number(iteration: IterationState) -> int:
+    return iteration.number
+
+
+def _best(iterations: list[IterationState]) -> IterationState | None:
+    """The iteration with the highest finite score; the first of equals, as the package has it."""
+    best: IterationState | None = None
+    best_score = -math.inf
+    for iteration in iterations:
+        score = iteration.score
+        if score is not None and score > best_score and score != math.inf:
+            best, best_score = iteration, score
+    return best
+
+
+def _outcome(run: LoopRun, *, success: bool) -> str:
+    """The outcome of a run whose owner declared none: it left its loop without an exception."""
+    if run.mode == semconv.MODE_REVIEW or success:
+        return semconv.OUTCOME_COMPLETED
+    count = run.iteration_count
+    if run.max_iterations is not None and count >= run.max_iterations:
+        return semconv.OUTCOME_LIMIT
+    # Leaving early without success is what `if run.doom_loop_fired: break` does.
+    return semconv.OUTCOME_STOPPED if run.doom_loop_fired else semconv.OUTCOME_COMPLETED
+
+
+def _assess_without_scores(
+    run: LoopRun, scores: list[float | None], threshold: float, outcome: str, duration_s: float, *, success: bool
+) -> LoopHealthResult:
+    """Goal runs converge when the goal is met, agent runs when they complete."""
+    count = len(scores)
+    converged = success if run.mode == semconv.MODE_GOAL else outcome == semconv.OUTCOME_COMPLETED
+    health = assess(
+        [],
+        threshold=threshold,
+        mode=semconv.MODE_REVIEW,
+        success=converged,
+        guard_count=run.interventions,
+        doom_loop_fired=run.doom_loop_fired,
+        total_duration_s=duration_s,
+        max_wasted_iterations=0,
+    )
+    health.iterations_to_success = count
+    health.converged = converged
+    health.success = converged and not run.doom_loop_fired
+    word = "Goal met" if run.mode == semconv.MODE_GOAL else "Completed"
+    missed = "Goal not met" if run.mode == semconv.MODE_GOAL else "Did not complete"
+    parts = [f"{word} in {count} iteration(s)." if converged else f"{missed} after {count} iteration(s)."]
+    if run.doom_loop_fired:
+        parts.append("Doom-loop guard fired.")
+    if run.interventions:
+        parts.append(f"{run.interventions} guard intervention(s).")
+    health.reasoning = " ".join(parts)
+    health.metadata = {"num_iterations": count}
+    return health
+
+
+def _reasons(health: LoopHealthResult, max_wasted: int, *, over_budget: bool) -> tuple[str, ...]:
+    if health.success:
+        return ()
+    reasons: list[str] = []
+    if not health.converged:
+        reasons.append(semconv.REASON_NOT_CONVERGED)
+    if health.wasted_iterations > max_wasted:
+        reasons.append(semconv.REASON_WASTED_ITERATIONS)
+    if health.doom_loop_fired:
+        reasons.append(semconv.REASON_DOOM_LOOP)
+    if over_budget:
+        reasons.append(semconv.REASON_OVER_TOKEN_BUDGET)
+    return tuple(reasons)
+
+
+def _doom_loop_kinds(run: LoopRun) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(event.kind for event in run.guard_events if event.doom_loop))
