@@ -8,7 +8,7 @@ an endpoint refuses (a response format, a temperature), and errors say what to d
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -157,7 +157,7 @@ class ChatModel:
         return self._client
 
     @asynccontextmanager
-    async def _async(self) -> AsyncIterator[Any]:
+    async def _async(self) -> AsyncGenerator[Any, None]:
         """The caller's async client, or one for this verdict.
 
         Connections belong to an event loop, and nobody tells us when a loop ends: a client kept for longer

@@ -103,7 +103,7 @@ class GoalLoop:
             The last output, and why the loop ended.
         """
         state = GoalState(self.max_turns)
-        with Ending(state.result, state.summary) as ending:
+        with Ending(state.partial, state.summary) as ending:
             while state.goes_on:
                 number = state.number
                 output = self._get_agent_output(prompt, number, state.reason)
@@ -114,7 +114,7 @@ class GoalLoop:
     async def run_async(self, prompt: str) -> AutonomyResult:
         """As :meth:`run`, without blocking the event loop."""
         state = GoalState(self.max_turns)
-        with Ending(state.result, state.summary) as ending:
+        with Ending(state.partial, state.summary) as ending:
             while state.goes_on:
                 number = state.number
                 output = await self._get_agent_output_async(prompt, number, state.reason)

@@ -54,20 +54,24 @@ class GoalState:
         self._verdicts.append(verdict)
         return iteration
 
-    def result(self, *, stopped: bool = False, partial: bool = False) -> AutonomyResult:
-        """The result so far."""
-        metadata: dict[str, Any] = {}
-        if self._met:
-            reason = "goal_met"
-        elif not (stopped or partial):
-            reason = "budget_paused"
-            metadata["paused_by"] = "unreadable_verdicts" if self._unreadable else "max_turns"
-        else:
-            reason = "stopped" if stopped else "error"
+    def result(self, *, stopped: bool = False) -> AutonomyResult:
+        """The result of a run that came to its end, or was stopped."""
         if stopped:
-            metadata["stopped"] = True
-        if partial:
-            metadata["partial"] = True
+            return self._result("goal_met" if self._met else "stopped", {"stopped": True})
+        if self._met:
+            return self._result("goal_met", {})
+        paused_by = "unreadable_verdicts" if self._unreadable else "max_turns"
+        return self._result("budget_paused", {"paused_by": paused_by})
+
+    def partial(self, error: BaseException) -> AutonomyResult:
+        """The result so far, for an exception to carry."""
+        return self._result("error", {"partial": True}, type(error).__name__)
+
+    def summary(self) -> str:
+        """Counts, never content."""
+        return f"goal loop: {len(self._verdicts)} turn(s) completed, goal {'' if self._met else 'not '}met"
+
+    def _result(self, reason: str, metadata: dict[str, Any], error: str | None = None) -> AutonomyResult:
         turns = zip(self._outputs, self._verdicts, strict=True)
         return AutonomyResult(
             success=self._met,
@@ -79,13 +83,10 @@ class GoalState:
                 for number, (output, verdict) in enumerate(turns, 1)
             ],
             duration_seconds=time.perf_counter() - self._started,
+            error=error,
             started_at=self._started_at,
             metadata=metadata,
         )
-
-    def summary(self) -> str:
-        """Counts, never content."""
-        return f"goal loop: {len(self._verdicts)} turn(s) completed, goal {'' if self._met else 'not '}met"
 
     @property
     def _met(self) -> bool:

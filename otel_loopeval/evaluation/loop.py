@@ -106,7 +106,7 @@ class EvaluationLoop:
             All iterations and the best one.
         """
         state = self._begin()
-        with Ending(state.result, state.summary) as ending:
+        with Ending(state.partial, state.summary) as ending:
             while state.goes_on:
                 output = self._get_agent_output(prompt, state.number, state.feedback)
                 verdict = self._score(output)
@@ -120,7 +120,7 @@ class EvaluationLoop:
         copy of this task's context.
         """
         state = self._begin()
-        with Ending(state.result, state.summary) as ending:
+        with Ending(state.partial, state.summary) as ending:
             while state.goes_on:
                 output = await self._get_agent_output_async(prompt, state.number, state.feedback)
                 verdict = await self._score_async(output)

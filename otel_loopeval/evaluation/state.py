@@ -74,6 +74,10 @@ class LoopState:
             best=best,
         )
 
+    def partial(self, _error: BaseException) -> EvaluationLoopResult:
+        """The result so far, for an exception to carry."""
+        return self.result(partial=True)
+
     def summary(self) -> str:
         """Counts and scores, never content."""
         scores = ", ".join(f"{it.score:g}" for it in self._iterations)
@@ -84,14 +88,14 @@ class Ending(AbstractContextManager["Ending"]):
     """Catches StopLoop, and lets every other exception pass with the partial result on it.
 
     Args:
-        partial: Makes the result so far, given metadata.
+        partial: Makes the result so far, given the exception that ends the run.
         summary: Makes a line of counts and scores for the exception's notes.
 
     Attributes:
         stopped: Whether StopLoop ended the block.
     """
 
-    def __init__(self, partial: Callable[..., Any], summary: Callable[[], str]) -> None:
+    def __init__(self, partial: Callable[[BaseException], Any], summary: Callable[[], str]) -> None:
         self._partial = partial
         self._summary = summary
         self.stopped = False
@@ -106,7 +110,7 @@ class Ending(AbstractContextManager["Ending"]):
             self.stopped = True
             return True
         if error is not None:
-            _attach(error, self._partial(partial=True), self._summary())
+            _attach(error, self._partial(error), self._summary())
         return False
 
 
