@@ -1,6 +1,7 @@
 """A verdict for people: a rich table, or plain lines where rich is not installed."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -57,11 +58,18 @@ def _rows(result: "LoopHealthResult", *, symbols: bool) -> list[tuple[str, str]]
     return rows
 
 
-def _deltas(deltas: list[float | None], *, symbols: bool) -> str:
-    shown = ["n/a" if delta is None else f"{delta:+g}" for delta in deltas[-_SHOWN_DELTAS:]]
+def _deltas(deltas: Sequence[float | None], *, symbols: bool) -> str:
+    shown = ["n/a" if delta is None else _signed(delta) for delta in deltas[-_SHOWN_DELTAS:]]
     earlier = len(deltas) - len(shown)
     line = (" → " if symbols else " -> ").join(shown)
     return f"({earlier} earlier) {line}" if earlier else line
+
+
+def _signed(delta: float) -> str:
+    try:
+        return f"{delta:+g}"
+    except OverflowError:  # an int beyond the floats
+        return f"{delta:+d}" if isinstance(delta, int) else str(delta)
 
 
 def _can_write_symbols(stream: TextIO) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from otel_loopeval import semconv
 
+_REVIEW = semconv.MODE_REVIEW
 _DELTA_DIGITS = 4
 _SCALE = 10.0**_DELTA_DIGITS
 
@@ -75,12 +76,14 @@ def reach(
 ) -> tuple[int, bool, int, int]:
     """As :func:`convergence`, without the record: making one takes longer than a short search."""
     count = len(scores)
-    if mode == semconv.MODE_REVIEW and count:
+    if mode == _REVIEW and count:
         converged = bool(success) if success is not None else _meets(scores[-1], threshold)
         return count, converged, 0, count
     try:
-        for number, score in enumerate(scores, 1):
+        for score in scores:
             if score >= threshold and isfinite(score):
+                # Counting along would cost more than finding it again: equal scores all meet it.
+                number = scores.index(score) + 1
                 return number, True, count - number, count
     except Exception:  # noqa: BLE001 - a score of any type may raise anything when compared
         for number, score in enumerate(scores, 1):
@@ -111,18 +114,17 @@ def score_deltas(scores: Sequence[Any]) -> list[float | None]:
     # delta is clear of a tie, the nearest integer divided by the scale is the same double: the division
     # is correctly rounded, as is the decimal that round() parses.
     deltas: list[float | None] = []
-    if scores:
-        add = deltas.append
-        scale, to_integer, low, high = _SCALE, _TO_INTEGER, -_CLEAR_OF_A_TIE, _CLEAR_OF_A_TIE
-        before = scores[0]
-        for after in scores[1:]:
-            scaled = (after - before) * scale
-            integer = scaled + to_integer - to_integer
-            if low < scaled - integer < high:
-                add(integer / scale)
-            else:
-                add(float(round(after - before, _DELTA_DIGITS)))
-            before = after
+    scale, to_integer, low, high = _SCALE, _TO_INTEGER, -_CLEAR_OF_A_TIE, _CLEAR_OF_A_TIE
+    following = iter(scores)
+    before = next(following, 0.0)
+    for after in following:
+        scaled = (after - before) * scale
+        integer = scaled + to_integer - to_integer
+        if low < scaled - integer < high:
+            deltas.append(integer / scale)
+        else:
+            deltas.append(float(round(after - before, _DELTA_DIGITS)))
+        before = after
     return deltas
 
 
@@ -141,7 +143,10 @@ def _meets(score: Any, threshold: float) -> bool:
 
 def _delta(before: Any, after: Any) -> float | None:
     try:
-        delta = float(round(after - before, _DELTA_DIGITS))
+        delta = round(after - before, _DELTA_DIGITS)
+        if type(delta) is int:  # exact, however large
+            return delta
+        delta = float(delta)
     except Exception:  # noqa: BLE001 - a missing score or no number: there is no difference
         return None
     return delta if isfinite(delta) else None

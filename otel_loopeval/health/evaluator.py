@@ -11,6 +11,9 @@ from otel_loopeval.health.guards import tally_guard_events
 from otel_loopeval.health.result import LoopHealthResult
 from otel_loopeval.health.verdict import assess
 
+_THRESHOLD = semconv.DEFAULT_THRESHOLD
+_OPTIMIZE = semconv.MODE_OPTIMIZE
+
 
 class LoopEvaluator:
     """Scores the health of a finished loop: convergence, waste, doom loops. No LLM calls, no network.
@@ -86,11 +89,11 @@ class LoopEvaluator:
             scores = list(getattr(loop_result, "score_history", ()) or ())
             threshold = self.threshold
             if threshold is None:
-                threshold = float(getattr(loop_result, "threshold", semconv.DEFAULT_THRESHOLD))
+                threshold = float(getattr(loop_result, "threshold", _THRESHOLD))
             duration = float(getattr(loop_result, "total_duration_seconds", 0.0))
-            mode = str(getattr(loop_result, "mode", "") or semconv.MODE_OPTIMIZE).lower()
+            mode = str(getattr(loop_result, "mode", "") or _OPTIMIZE).lower()
             success = getattr(loop_result, "success", None)
-            if success is not None:
+            if success is not None and type(success) is not bool:
                 success = bool(success)
         except Exception:  # noqa: BLE001 - someone else's properties: read what can be read
             scores, threshold, duration, mode, success = self._read_carefully(loop_result)
@@ -127,7 +130,7 @@ class LoopEvaluator:
     def _read_carefully(self, loop_result: Any) -> tuple[list[Any], float, float, str, bool | None]:
         threshold = self.threshold
         if threshold is None:
-            threshold = _read_float(loop_result, "threshold", semconv.DEFAULT_THRESHOLD)
+            threshold = _read_float(loop_result, "threshold", _THRESHOLD)
         return (
             _read_scores(loop_result),
             threshold,
@@ -190,9 +193,9 @@ def _read_float(loop_result: Any, name: str, default: float) -> float:
 
 def _read_mode(loop_result: Any) -> str:
     try:
-        return str(getattr(loop_result, "mode", "") or semconv.MODE_OPTIMIZE).lower()
+        return str(getattr(loop_result, "mode", "") or _OPTIMIZE).lower()
     except Exception:  # noqa: BLE001
-        return semconv.MODE_OPTIMIZE
+        return _OPTIMIZE
 
 
 def _read_success(loop_result: Any) -> bool | None:

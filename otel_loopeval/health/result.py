@@ -1,7 +1,7 @@
 """The verdict on one loop run."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import isfinite, nan
 from numbers import Integral, Real
@@ -37,7 +37,7 @@ class LoopHealthResult:
     doom_loop_fired: bool
     guard_interventions: int
     total_duration_s: float
-    score_delta_per_iteration: list[float | None] = field(default_factory=list[float | None])
+    score_delta_per_iteration: Sequence[float | None] = field(default_factory=list[float | None])
     converged: bool = False
     success: bool = False
     threshold: float = semconv.DEFAULT_THRESHOLD
@@ -105,7 +105,8 @@ class LoopHealthResult:
 
 
 def _finite_or_none(number: float | None) -> float | None:
-    return number if number is not None and isfinite(number) else None
+    # An int is finite, and may be too large for isfinite() to convert.
+    return number if isinstance(number, int) or (number is not None and isfinite(number)) else None
 
 
 def _strict(value: Any) -> Any:

@@ -50,7 +50,7 @@ def assess(
 
 def verdict(
     reached: Convergence,
-    deltas: list[float | None],
+    deltas: Sequence[float | None],
     threshold: float = semconv.DEFAULT_THRESHOLD,
     guard_count: int = 0,
     doom_loop_fired: bool = False,
@@ -93,7 +93,7 @@ def _judge(
     converged: bool,
     wasted_iterations: int,
     num_iterations: int,
-    deltas: list[float | None],
+    deltas: Sequence[float | None],
     threshold: float,
     guard_count: int,
     doom_loop_fired: bool,

@@ -1,3 +1,5 @@
+# pyright: reportMissingTypeStubs=false
+# praisonaiagents ships no types.
 """Microseconds per evaluation: our LoopEvaluator and praisonaiagents', on the same inputs.
 
 Run it with ``python tests/benchmarks/bench_loop_evaluator.py``. The two take turns in short batches, so
