@@ -81,7 +81,7 @@ class Run(_Node):
     ``loop()`` and :func:`current_run` give it to the program; it is safe to use from any thread.
     """
 
-    __slots__ = ("__weakref__", "_detector", "_open", "_pipeline", "_scope", "_stop", "state")
+    __slots__ = ("__weakref__", "_detector", "_open", "_pipeline", "_scope", "_stop", "state", "subject")
 
     def __init__(self, pipeline: Pipeline, state: LoopRun, scope: str = semconv.SCOPE) -> None:
         super().__init__()
@@ -91,6 +91,7 @@ class Run(_Node):
         self._open: list[Iteration] = []
         self._stop: StopLoop | None = None
         self._detector: Any = None
+        self.subject: Any = None  # the loop object that runs, for instrumentations
         state.owner = self
 
     # What the program may look at and set ------------------------------------------------------------
@@ -229,10 +230,8 @@ class Run(_Node):
             error: What ended the loop, or None if it left by itself.
             outcome: How it ended, where that does not follow from the error.
         """
-        recorded = error
-        for iteration in reversed(list(self._open)):
-            iteration.end(error)
-            recorded = None  # the innermost span has recorded it
+        recorded = None if self._open else error  # the innermost span records it
+        self.end_iterations(error)
         try:
             self._leave()
         except Exception as problem:  # noqa: BLE001 - the guard
@@ -269,6 +268,21 @@ class Run(_Node):
             swallow("run.count", problem)
         # The context holds the run and the run held the context.
         self._context = self._previous = None
+
+    def end_iterations(self, error: BaseException | None = None) -> None:
+        """End the iterations that are open, innermost first."""
+        for iteration in reversed(list(self._open)):
+            iteration.end(error)
+
+    def fill_in_scores(self, scores: list[Any]) -> None:
+        """Take the scores of iterations that went by unseen, in order, from the loop's own history."""
+        state = self.state
+        for number, score in enumerate(scores, start=1):
+            if number > len(state.iterations):
+                state.begin_iteration(state.active_ns, number)
+            iteration = state.iterations[number - 1]
+            if iteration.score is None and isinstance(score, (int, float)) and math.isfinite(score):
+                iteration.score = float(score)
 
     def abandon(self) -> None:
         """Let go of everything that keeps other runs alive: the tracker no longer follows this one."""

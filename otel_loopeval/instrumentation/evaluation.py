@@ -1,0 +1,85 @@
+"""Our own loops: ``EvaluationLoop`` and ``GoalLoop``."""
+
+import math
+from typing import Any
+
+from otel_loopeval import semconv
+from otel_loopeval.evaluation.agents import agent_name
+from otel_loopeval.evaluation.goal import GoalLoop
+from otel_loopeval.evaluation.loop import EvaluationLoop
+from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape, read_loop_result, read_verdict
+from otel_loopeval.otel.live import Iteration, Run
+from otel_loopeval.otel.loops import begin_run
+
+SCOPE = semconv.INSTRUMENTATION_SCOPE_PREFIX + "evaluation"
+
+
+def loop_settings(loop: Any) -> dict[str, Any]:
+    """The settings of a run that an evaluation loop object tells, whatever it really holds."""
+    threshold = getattr(loop, "threshold", None)
+    limit = getattr(loop, "max_iterations", None)
+    mode = getattr(loop, "mode", None)
+    return {
+        "threshold": float(threshold) if isinstance(threshold, (int, float)) and math.isfinite(threshold) else None,
+        "max_iterations": limit if isinstance(limit, int) and not isinstance(limit, bool) else None,
+        "mode": mode if mode in (semconv.MODE_OPTIMIZE, semconv.MODE_REVIEW) else semconv.MODE_OPTIMIZE,
+    }
+
+
+def _begin(loop: Any) -> Run:
+    return begin_run(
+        agent_name(loop.agent), scope=SCOPE, framework=semconv.FRAMEWORK_OWN, **loop_settings(loop)
+    )
+
+
+def _begin_goal(loop: Any) -> Run:
+    return begin_run(
+        agent_name(loop.agent),
+        scope=SCOPE,
+        framework=semconv.FRAMEWORK_OWN,
+        mode=semconv.MODE_GOAL,
+        threshold=1.0,
+        max_iterations=loop.max_turns,
+    )
+
+
+def _read_gate(it: Iteration, verdict: Any) -> None:
+    """A gate either lets the goal pass or not: 1 or 0 against a threshold of 1."""
+    it.score = 1.0 if verdict.met else 0.0
+    it.reasoning = verdict.reason
+
+
+def _read_goal_result(run: Run, result: Any) -> str | None:
+    run.success = bool(result.success)
+    run.state.completion_reason = result.completion_reason
+    if (result.metadata or {}).get("stopped") is True:
+        return semconv.OUTCOME_STOPPED
+    return None
+
+
+def seams() -> list[LoopSeams]:
+    """The patches of our own loop classes."""
+    return [
+        LoopSeams(
+            EvaluationLoop,
+            LoopShape(
+                begin=_begin,
+                finish=read_loop_result,
+                score=read_verdict,
+                runs=("run", "run_async"),
+                asks=("_get_agent_output", "_get_agent_output_async"),
+                scores=("_score", "_score_async"),
+            ),
+        ),
+        LoopSeams(
+            GoalLoop,
+            LoopShape(
+                begin=_begin_goal,
+                finish=_read_goal_result,
+                score=_read_gate,
+                runs=("run", "run_async"),
+                asks=("_get_agent_output", "_get_agent_output_async"),
+                scores=("_goal_gate", "_goal_gate_async"),
+            ),
+        ),
+    ]

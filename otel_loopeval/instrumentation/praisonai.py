@@ -1,0 +1,135 @@
+"""PraisonAI: ``EvaluationLoop`` (and so ``Agent.run_until``) and the escalation ``DoomLoopDetector``.
+
+Nothing of the package is imported here: patches are put in place when the program imports the modules, or
+at once if it has.
+"""
+
+import functools
+from contextvars import ContextVar
+from typing import Any
+from weakref import WeakSet
+
+from otel_loopeval import semconv
+from otel_loopeval.evaluation.agents import agent_name
+from otel_loopeval.health import GuardEvent, guard_event_of
+from otel_loopeval.instrumentation.evaluation import loop_settings
+from otel_loopeval.instrumentation.patches import Patches
+from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape, read_loop_result, read_verdict
+from otel_loopeval.otel.errors import swallow
+from otel_loopeval.otel.live import Run
+from otel_loopeval.otel.loops import begin_run, record_guard_event
+
+SCOPE = semconv.INSTRUMENTATION_SCOPE_PREFIX + "praisonaiagents"
+
+LOOP_MODULE = "praisonaiagents.eval.loop"
+DETECTOR_MODULE = "praisonaiagents.escalation.doom_loop"
+LOOP_GUARD_MODULE = "praisonaiagents.escalation.loop_guard"
+
+_ACTION_OF_RECOVERY = {
+    "continue": semconv.ACTION_OBSERVE,
+    "retry_different": semconv.ACTION_RECOVER,
+    "escalate_model": semconv.ACTION_RECOVER,
+    "request_help": semconv.ACTION_RECOVER,
+    "abort": semconv.ACTION_HALT,
+}
+
+_in_loop_guard: ContextVar[bool] = ContextVar("otel_loopeval_in_loop_guard", default=False)
+"""Whether the code runs inside a ``LoopGuard``, which ignores the verdict of the detector it holds."""
+
+
+def loop_seams(module: Any) -> LoopSeams:
+    """The patches of the package's ``EvaluationLoop``."""
+    return LoopSeams(
+        module.EvaluationLoop,
+        LoopShape(
+            begin=_begin,
+            finish=read_loop_result,
+            score=read_verdict,
+            runs=("run", "run_async"),
+            asks=("_get_agent_output", "_get_agent_output_async"),
+            scores=("_score", "_score_async"),
+        ),
+    )
+
+
+def _begin(loop: Any) -> Run:
+    return begin_run(
+        agent_name(loop.agent), scope=SCOPE, framework=semconv.FRAMEWORK_PRAISONAI, **loop_settings(loop)
+    )
+
+
+def patch_detector(module: Any, patches: Patches) -> None:
+    """Report what the escalation detector finds.
+
+    The detector is level-triggered: each further action that matches fires again. One alarm is reported
+    once; it is over when an action does not fire.
+    """
+    alarmed: WeakSet[Any] = WeakSet()
+    firing: WeakSet[Any] = WeakSet()
+    detector = module.DoomLoopDetector
+
+    def record_action(original: Any) -> Any:
+        @functools.wraps(original)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            firing.discard(self)
+            result = original(self, *args, **kwargs)
+            if self not in firing:
+                alarmed.discard(self)
+            return result
+
+        return wrapper
+
+    def handle_loop_detection(original: Any) -> Any:
+        @functools.wraps(original)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, *args, **kwargs)
+            try:
+                firing.add(self)
+                if patches.active and self not in alarmed and not _in_loop_guard.get():
+                    alarmed.add(self)
+                    _report(self)
+            except Exception as error:  # noqa: BLE001 - the guard
+                swallow("praisonai.detector", error)
+            return result
+
+        return wrapper
+
+    patches.wrap(detector, "record_action", record_action)
+    patches.wrap(detector, "_handle_loop_detection", handle_loop_detection)
+
+
+def _report(detector: Any) -> None:
+    event = detector._loop_events[-1]  # noqa: SLF001 - the package tells nobody else
+    recovery = getattr(getattr(event, "recovery_action", None), "value", "")
+    actions = detector._actions  # noqa: SLF001
+    known = guard_event_of(event)
+    record_guard_event(
+        GuardEvent(
+            kind=known.kind,
+            doom_loop=True,
+            source=semconv.SOURCE_PRAISONAI_ESCALATION,
+            action=_ACTION_OF_RECOVERY.get(recovery, semconv.ACTION_OBSERVE),
+            tool=actions[-1].action_type if actions else None,
+            count=len(actions) or None,
+            rule=known.kind,
+            reason=known.reason,
+            key=f"{id(detector)}:{known.kind}:{actions[-1].action_hash if actions else ''}",
+        )
+    )
+
+
+def patch_loop_guard(module: Any, patches: Patches) -> None:
+    """Mark the time that a ``LoopGuard`` spends in its own detector, whose verdict it ignores."""
+
+    def check(original: Any) -> Any:
+        @functools.wraps(original)
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            token = _in_loop_guard.set(True)
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                _in_loop_guard.reset(token)
+
+        return wrapper
+
+    patches.wrap(module.LoopGuard, "check", check)

@@ -1,0 +1,158 @@
+"""``instrument()`` and ``uninstrument()``."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import wrapt
+
+from otel_loopeval.instrumentation import evaluation, praisonai
+from otel_loopeval.instrumentation.patches import Patches
+from otel_loopeval.otel.options import OnDoomLoop, Options
+from otel_loopeval.otel.pipeline import registry
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import TracerProvider
+
+    from otel_loopeval.instrumentation.seams import LoopSeams
+
+_logger = logging.getLogger("otel_loopeval")
+_lock = threading.RLock()
+
+
+class _State:
+    """What is patched now."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self.watching = False
+        self.seams: list[LoopSeams] = []
+        self.patches = Patches()
+        self.modules: dict[str, Any] = {}  # framework modules that the program has imported
+
+
+_state = _State()
+
+
+def instrument(
+    *,
+    tracer_provider: "TracerProvider | None" = None,
+    meter_provider: "MeterProvider | None" = None,
+    logger_provider: "LoggerProvider | None" = None,
+    threshold: float | None = None,
+    max_wasted_iterations: int | None = None,
+    token_budget: int | None = None,
+    events: str | None = None,
+    iteration_metrics: bool | None = None,
+    detectors: bool | None = None,
+    on_doom_loop: OnDoomLoop | None = None,
+    console: bool | None = None,
+) -> None:
+    """Make the loops of this process visible: ours and those of the supported frameworks.
+
+    Frameworks may be imported before or after. Calling it again reconfigures. Options that are not given
+    are read from ``LOOPEVAL_*`` variables (``LOOPEVAL_THRESHOLD``, and so on), where a bad value is a
+    warning and the default.
+
+    Args:
+        tracer_provider: Where spans go; the global provider, even one that is set later, if None.
+        meter_provider: Where metrics go; the global one if None.
+        logger_provider: Where log events go; the global one if None.
+        threshold: Threshold of runs that bring none, on the judge's scale (default 8.0); a run's own
+            always wins.
+        max_wasted_iterations: Wasted iterations tolerated before a run is unhealthy (default 0).
+        token_budget: Input plus output tokens that a run may use (default: no limit).
+        events: Where scores and guard events go: ``"span"`` (default), ``"log"`` or ``"both"``.
+        iteration_metrics: Record two histograms per iteration too (default False).
+        detectors: Let our own detectors look at what runs do (default True).
+        on_doom_loop: Called as ``on_doom_loop(event, run)`` when a doom loop fires; may raise
+            ``StopLoop`` to end the run at its next seam.
+        console: Print a line per run on stderr; by default only where there is no SDK provider.
+
+    Raises:
+        TypeError: An option is of the wrong type.
+        ValueError: An option is out of its range.
+    """
+    options = Options.of(
+        {
+            "threshold": threshold,
+            "max_wasted_iterations": max_wasted_iterations,
+            "token_budget": token_budget,
+            "events": events,
+            "iteration_metrics": iteration_metrics,
+            "detectors": detectors,
+            "on_doom_loop": on_doom_loop,
+            "console": console,
+        }
+    )
+    with _lock:
+        registry.configure(options, tracer_provider, meter_provider, logger_provider)
+        if _state.active:
+            return
+        _state.active = True
+        _state.patches = Patches()
+        _state.seams = evaluation.seams()
+        for seams in _state.seams:
+            seams.patch()
+        for name, module in _state.modules.items():
+            _patch_module(name, module)
+        _watch_imports()
+
+
+def uninstrument() -> None:
+    """Make everything inert: patches are taken back, processors see nothing, new runs emit nothing.
+
+    Runs that are open end as they would have.
+    """
+    with _lock:
+        if not _state.active:
+            return
+        _state.active = False
+        for seams in _state.seams:
+            seams.restore()
+        _state.seams = []
+        _state.patches.restore()
+        registry.deactivate()
+
+
+def _patch_loops(module: Any) -> None:
+    seams = praisonai.loop_seams(module)
+    seams.patch()
+    _state.seams.append(seams)
+
+
+_ON_IMPORT: dict[str, Callable[[Any], None]] = {
+    praisonai.LOOP_MODULE: _patch_loops,
+    praisonai.DETECTOR_MODULE: lambda module: praisonai.patch_detector(module, _state.patches),
+    praisonai.LOOP_GUARD_MODULE: lambda module: praisonai.patch_loop_guard(module, _state.patches),
+}
+
+
+def _watch_imports() -> None:
+    """Patch framework modules as the program imports them. Import hooks cannot be taken back: once."""
+    if _state.watching:
+        return
+    _state.watching = True
+    for name in _ON_IMPORT:
+        wrapt.register_post_import_hook(_imported, name)
+
+
+def _imported(module: Any) -> None:
+    with _lock:
+        _state.modules[module.__name__] = module
+        if _state.active:
+            _patch_module(module.__name__, module)
+
+
+def _patch_module(name: str, module: Any) -> None:
+    """Patch a framework module; a version without a seam loses that part and nothing else."""
+    try:
+        _ON_IMPORT[name](module)
+    except Exception as error:  # noqa: BLE001 - an import of the user's must not fail because of us
+        _logger.warning(
+            "otel-loopeval: %s is not as expected (%s); this part is not instrumented", name, type(error).__name__
+        )
+        _logger.debug("otel-loopeval: patching %s", name, exc_info=error)
