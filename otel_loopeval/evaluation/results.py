@@ -35,7 +35,7 @@ def to_strict_json(value: Any) -> str:
 
 
 def _shown(score: float) -> str:
-    return f"{score:.1f}" if math.isfinite(score) else "no score"
+    return f"{score:.4g}" if math.isfinite(score) else "no score"
 
 
 def _rank(score: float) -> float:

@@ -268,7 +268,7 @@ def test_verbose_logs_numbers_and_prints_a_summary(run, caplog, capsys):
     ]
     printed = capsys.readouterr().out
     assert "Evaluation loop" in printed
-    assert "3.0 → 9.0" in printed
+    assert "3 → 9" in printed
     assert "secret" not in printed + caplog.text
 
 
