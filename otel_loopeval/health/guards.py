@@ -53,6 +53,7 @@ _LEVEL_ACTIONS: Final = {"warning": semconv.ACTION_WARN, "critical": semconv.ACT
 _RECOVERY_ACTIONS: Final = {"continue": semconv.ACTION_OBSERVE, "abort": semconv.ACTION_HALT}
 _SEVERITIES: Final = ("notice", "warning", "doom_loop")
 _GUARD_FIELDS: Final = ("is_loop", "loop_type", "doom_loop", "doom_loop_fired", "type", "event")
+_EARLIEST_S: Final = 1e9  # 2001: an earlier timestamp counts from another epoch, such as the process start
 _MISSING: Final = object()
 
 
@@ -111,25 +112,48 @@ def is_doom_loop_event(event: Any) -> bool:
     Returns:
         Whether it is a doom loop; false for whatever has none of these fields.
     """
-    if type(event) is dict:
-        fields = cast("dict[Any, Any]", event)
-        # Most events of a long list are dicts of some other type: decide those without a call.
-        try:
-            if (
-                "is_loop" not in fields
-                and "loop_type" not in fields
-                and "doom_loop" not in fields
-                and "doom_loop_fired" not in fields
-            ):
-                raw = fields["type"] if "type" in fields else fields.get("event")
-                if type(raw) is str:
-                    return raw.lower() in DOOM_LOOP_TYPES
-        except Exception:  # noqa: BLE001 - a key whose comparison raises: read field by field
-            return _says_doom_loop(event)
+    # Lists of events are long, and mostly of these two shapes with nothing odd in them.
+    try:
+        if type(event) is dict:
+            return _dict_says_doom_loop(cast("dict[Any, Any]", event))
+        if not isinstance(event, dict):
+            return _object_says_doom_loop(event)
+    except Exception:  # noqa: BLE001, S110 - something cannot be read: field by field, then
+        pass
     return _says_doom_loop(event)
 
 
+def _dict_says_doom_loop(event: dict[Any, Any]) -> bool:
+    if "is_loop" in event and (is_loop := event["is_loop"]) is not None:
+        return bool(is_loop)
+    if "loop_type" in event and event["loop_type"] is not None:
+        return True
+    if "doom_loop" in event:
+        if event["doom_loop"]:
+            return True
+    elif event.get("doom_loop_fired"):
+        return True
+    kind = event["type"] if "type" in event else event.get("event")
+    return (kind.lower() if type(kind) is str else _word(kind)) in DOOM_LOOP_TYPES
+
+
+def _object_says_doom_loop(event: Any) -> bool:
+    is_loop = getattr(event, "is_loop", None)
+    if is_loop is not None:
+        return bool(is_loop)
+    if getattr(event, "loop_type", None) is not None:
+        return True
+    flag = getattr(event, "doom_loop", _MISSING)
+    if getattr(event, "doom_loop_fired", False) if flag is _MISSING else flag:
+        return True
+    kind = getattr(event, "type", _MISSING)
+    if kind is _MISSING:
+        kind = getattr(event, "event", None)
+    return (kind.lower() if type(kind) is str else _word(kind)) in DOOM_LOOP_TYPES
+
+
 def _says_doom_loop(event: Any) -> bool:
+    """The same for any shape, where a field that cannot be read is absent."""
     is_loop = _truth(_field(event, "is_loop"))
     if is_loop is not None:
         return is_loop
@@ -249,11 +273,10 @@ def _own_event(event: GuardEvent) -> GuardEvent:
 def _foreign_event(event: Any) -> GuardEvent:
     word = _word(_field(event, "loop_type")) or _word(_field(event, "type", "event"))
     rule = _str(event, "rule", "code", "detector")
+    doom_loop = is_doom_loop_event(event) or _has_halted(event)
     if not word and _is_a(event, Enum):
         word = _word(event)
-        doom_loop = word in DOOM_LOOP_TYPES
-    else:
-        doom_loop = is_doom_loop_event(event) or _has_halted(event)
+        doom_loop = doom_loop or word in DOOM_LOOP_TYPES
     own_kind = _field(event, "kind")
     if word or own_kind is not None:
         kind = DOOM_LOOP_TYPES.get(word) or _kind(own_kind)
@@ -349,14 +372,17 @@ def _as_str(value: Any) -> str | None:
 
 def _as_int(value: Any) -> int | None:
     try:
-        return None if isinstance(value, bool) else index(value)
+        number = None if isinstance(value, bool) else index(value)
     except Exception:  # noqa: BLE001 - no integer
         return None
+    # OTLP has 64 bits.
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def _nanoseconds(timestamp: Any) -> int | None:
     try:
-        return None if isinstance(timestamp, bool) else int(float(timestamp) * 1e9)
+        seconds = float(timestamp)
+        return _as_int(int(seconds * 1e9)) if seconds > _EARLIEST_S else None
     except Exception:  # noqa: BLE001 - no finite number
         return None
 
