@@ -1,44 +1,64 @@
 """The detector: steps in, observations out."""
 
-import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from otel_loopeval import semconv
+from otel_loopeval.detect.alarms import Raised
+from otel_loopeval.detect.calls import CallJudge
+from otel_loopeval.detect.chanting import Chanting
+from otel_loopeval.detect.clock import Clock, seconds
+from otel_loopeval.detect.cycle import Cycle
+from otel_loopeval.detect.error_family import ErrorFamily
+from otel_loopeval.detect.evidence import DOOM_LOOP, OUTPUTS, SEVERITIES, TOOLS, AnyEvidence, Finding
+from otel_loopeval.detect.exact import Exact
+from otel_loopeval.detect.identity import canonical
+from otel_loopeval.detect.interleaved import Interleaved
+from otel_loopeval.detect.lane import Lane
+from otel_loopeval.detect.messages import judge_message
+from otel_loopeval.detect.no_progress import NoProgress
+from otel_loopeval.detect.normalised import Normalised
+from otel_loopeval.detect.observation import NOTHING, Observation
+from otel_loopeval.detect.recognition import Recogniser
+from otel_loopeval.detect.repeated_output import RepeatedOutput
 from otel_loopeval.detect.steps import ModelOutput, Step, ToolCall, UserMessage
 from otel_loopeval.health.guards import GuardEvent
 
+_LANES: Final = 64
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """What the detector makes of one step.
 
-    Attributes:
-        redundant: The step did the same work as the step before it in its agent, and nothing new was learned.
-        repeats: Earlier sightings of the same step in its agent, as far back as the detector remembers.
-        evidence: Name of the evidence behind ``redundant`` or ``event``, or ``None``.
-        event: What to report, when a streak crosses a severity with this step.
+def default_evidence() -> tuple[AnyEvidence, ...]:
+    """The kinds of evidence that a detector uses unless it is told otherwise.
+
+    Returns:
+        The evidence, the most specific first.
     """
-
-    redundant: bool = False
-    repeats: int = 0
-    evidence: str | None = None
-    event: GuardEvent | None = None
-
-
-_NOTHING = Observation()
-_LEVELS = {2: "notice", 3: "warning", 4: "doom_loop"}
+    return (
+        Exact(),
+        Normalised(),
+        Cycle(),
+        Interleaved(),
+        ErrorFamily(),
+        NoProgress(),
+        RepeatedOutput(),
+        Cycle(track=OUTPUTS),
+        Chanting(),
+    )
 
 
 class DoomLoopDetector:
     """Watches the steps of one run for loops.
 
     Args:
-        tool_identity: Says what identifies a call, in place of its name and arguments.
-        result_identity: Says what identifies a result.
+        tool_identity: Says what identifies a call, in place of its name and arguments: any object, compared
+            by what it says; ``None`` to leave it to the detector. If it raises, it is passed over.
+        result_identity: Says what identifies the result of a call, likewise.
         user_resets: Whether a message of the user starts the counting anew.
+        poll_gap_s: Idle seconds between two looks at the same thing from which on it is patience and no loop.
+        evidence: Kinds of evidence, the most specific first; :func:`default_evidence` unless given.
+
+    Raises:
+        ValueError: ``poll_gap_s`` is not a positive number.
     """
 
     def __init__(
@@ -46,66 +66,99 @@ class DoomLoopDetector:
         tool_identity: Callable[[ToolCall], Any] | None = None,
         result_identity: Callable[[ToolCall], Any] | None = None,
         user_resets: bool = True,
+        *,
+        poll_gap_s: float = 30.0,
+        evidence: Sequence[AnyEvidence] | None = None,
     ) -> None:
-        self._tool_identity = tool_identity
-        self._result_identity = result_identity
+        if not poll_gap_s > 0:
+            raise ValueError(f"poll_gap_s must be a positive number of seconds, not {poll_gap_s!r}")
+        chosen = default_evidence() if evidence is None else tuple(evidence)
+        self._tools = tuple(kind for kind in chosen if kind.track == TOOLS)
+        self._outputs = tuple(kind for kind in chosen if kind.track == OUTPUTS)
         self._user_resets = user_resets
-        self._last: dict[tuple[str | None, str], tuple[str, int, int]] = {}
+        self._recogniser = Recogniser(tool_identity, result_identity)
+        self._clock = Clock()
+        self._calls = CallJudge(self._recogniser, self._clock, seconds(min(poll_gap_s, 1e9)))
+        self._lanes: dict[str | None, Lane] = {}
+        self._numbers = 0
         self._index = -1
 
     def observe(self, step: Step) -> Observation:
         """Judge the next step of the run.
 
         Args:
-            step: The step, after it ended.
+            step: The step, after it ended; steps in the order in which they ended.
 
         Returns:
             What the step repeats, and the event to report if a streak grew worse with it.
         """
-        self._index += 1
-        if isinstance(step, UserMessage):
-            if self._user_resets:
-                self._last.clear()
-            return _NOTHING
+        self._index = index = self._index + 1
+        if isinstance(step, ToolCall):
+            lane = self._lane(step.agent)
+            verdict = self._calls.judge(step, lane, index)
+            if verdict is None:
+                return NOTHING
+            raised = lane.alarms.judge(verdict.found, index) if verdict.found else None
+            rule = "normalised" if verdict.normalised else "exact"
+            evidence = raised.rule if raised else rule if verdict.redundant else None
+            event = self._event(raised, step, lane.tools.unit.tool) if raised else None
+            return Observation(verdict.redundant, verdict.repeats, evidence, event)
         if isinstance(step, ModelOutput):
-            if not step.text:
-                return _NOTHING
-            return self._streak(step, "output", step.text, semconv.KIND_REPEATED_OUTPUT, None)
-        if step.arguments is None and self._tool_identity is None:
-            self._last.pop((step.agent, "tool"), None)
-            return _NOTHING
-        call = self._tool_identity(step) if self._tool_identity else [step.name, step.arguments]
-        got = self._result_identity(step) if self._result_identity else [step.result, step.error]
-        kind = semconv.KIND_REPEATED_FAILURE if step.error is not None else semconv.KIND_REPEATED_ACTION
-        return self._streak(step, "tool", [call, got], kind, step.name)
+            return self._message(step, index)
+        if isinstance(step, UserMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
+            self._clock.skip(step.start_ns)
+            if self._user_resets:
+                self._recogniser.seen.clear()
+                for lane in self._lanes.values():
+                    lane.clear()
+        return NOTHING
 
-    def _streak(
-        self, step: ToolCall | ModelOutput, what: str, identity: object, kind: str, tool: str | None
-    ) -> Observation:
-        key = hashlib.blake2b(
-            json.dumps(identity, sort_keys=True, default=repr).encode(), digest_size=8
-        ).hexdigest()
-        before, first, count = self._last.get((step.agent, what), ("", 0, 0))
-        if before != key:
-            first, count = self._index, 0
-        count += 1
-        self._last[step.agent, what] = (key, first, count)
-        if count == 1:
-            return _NOTHING
-        rule = "exact" if what == "tool" else "output"
-        level = _LEVELS.get(count)
-        event = level and GuardEvent(
-            kind=kind,
-            doom_loop=level == "doom_loop",
+    def _message(self, step: ModelOutput, index: int) -> Observation:
+        self._clock.see(step.start_ns, step.end_ns)
+        text = step.text
+        if type(text) is not str or not text or text.isspace():
+            return NOTHING
+        lane = self._lane(step.agent)
+        found = judge_message(lane, text, step.turn, index)
+        if not found:
+            return NOTHING
+        raised = lane.alarms.judge(found, index)
+        repeats = max(
+            (finding.count - 1 for _, rule, finding in found if rule == "repeated_output"), default=0
+        )
+        evidence = raised.rule if raised else "repeated_output" if repeats else None
+        event = self._event(raised, step, None) if raised else None
+        return Observation(repeats > 0, repeats, evidence, event)
+
+    def _lane(self, agent: str | None) -> Lane:
+        if agent is not None and type(agent) is not str:
+            agent = canonical(agent)[0]
+        lane = self._lanes.get(agent)
+        if lane is None:
+            if len(self._lanes) >= _LANES:
+                del self._lanes[min(self._lanes.values(), key=lambda known: known.used).agent]
+            self._lanes[agent] = lane = Lane(agent, self._numbers, self._tools, self._outputs)
+            lane.idle = self._clock.idle
+            self._numbers += 1
+        lane.used = self._index
+        return lane
+
+    def _event(self, raised: Raised, step: ToolCall | ModelOutput, tool: str | None) -> GuardEvent:
+        finding: Finding = raised.finding
+        severity = SEVERITIES[finding.level]
+        time_ns = step.start_ns if step.end_ns is None else step.end_ns
+        return GuardEvent(
+            kind=finding.kind,
+            doom_loop=severity == DOOM_LOOP,
             source=semconv.SOURCE_DETECTOR,
             action=semconv.ACTION_OBSERVE,
             tool=tool,
-            count=count,
-            rule=rule,
+            count=finding.count,
+            rule=raised.rule,
             agent=step.agent,
-            severity=level,
-            key=f"{rule}:{step.agent}:{first}",
-            first_step=first,
+            severity=severity,
+            key=raised.key,
+            first_step=finding.first_step,
             last_step=self._index,
+            time_ns=time_ns,
         )
-        return Observation(redundant=True, repeats=count - 1, evidence=rule, event=event or None)

@@ -1,0 +1,30 @@
+"""Evidence *repeated output*: the same message in a row, while no tool brought anything new."""
+
+from otel_loopeval import semconv
+from otel_loopeval.detect.evidence import OUTPUTS, Finding, Ladder, Unit
+
+_State = tuple[int, int]
+
+
+class RepeatedOutput:
+    """The same message of the model several times in a row.
+
+    Args:
+        ladder: Messages in a row for each severity.
+    """
+
+    name = "repeated_output"
+    track = OUTPUTS
+    fresh: _State = (0, 0)
+
+    def __init__(self, ladder: Ladder | None = None) -> None:
+        self._ladder = ladder or Ladder(2, 2, 3)
+
+    def advance(self, state: _State, unit: Unit) -> tuple[_State, Finding | None]:
+        """See :class:`~otel_loopeval.detect.evidence.Evidence`."""
+        if unit.id != unit.ring[0]:
+            return self.fresh, None
+        count, first = state if state[0] else (1, unit.ring_first[0])
+        count += 1
+        level = self._ladder.level(count)
+        return (count, first), Finding(semconv.KIND_REPEATED_OUTPUT, unit.id, count, first, level)
