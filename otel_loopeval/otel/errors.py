@@ -77,3 +77,9 @@ def warn_once(message: str, *args: object) -> None:
             _logger.warning(message, *args)
         except Exception:  # noqa: BLE001, S110 - as in swallow
             pass
+
+
+def reset() -> None:
+    """Forget what was counted and logged, as if the process had just begun: for tests."""
+    counts.clear()
+    _logged.clear()

@@ -166,6 +166,16 @@ class Registry:
                 pipeline.active = False
             self._inert = _inert_pipeline(self._options or Options())
 
+    def reset(self) -> None:
+        """Forget every provider, pipeline and option, as if the process had just begun: for tests."""
+        with self._lock:
+            for pipeline in self._pipelines.values():
+                pipeline.active = False
+                pipeline.forget()
+            self._pipelines = WeakKeyDictionary()
+            self._options = self._latest = self._inert = None
+            self._providers = (None, None, None)
+
     def current(self) -> Pipeline:
         """The pipeline for a run that begins now. Never raises: at worst, an inert one."""
         if self._inert is not None:

@@ -118,7 +118,7 @@ class LoopHealthProcessor(_sdk.Hooks):
         if run.closed:
             self._pipeline.instruments.late_span(run)
             return
-        ending = reconstruct.end_inside(node, _neutral(span))
+        ending = reconstruct.end_inside(node, neutral_span(span))
         if ending.tokens is None and not ending.guard_events:
             return
         context = _context_of(span)
@@ -137,7 +137,8 @@ def _events(span: ReadableSpan) -> tuple[SpanEvent, ...]:
     return tuple(SpanEvent(event.name, event.timestamp, event.attributes or {}) for event in span.events)
 
 
-def _neutral(span: ReadableSpan) -> SpanData:
+def neutral_span(span: ReadableSpan) -> SpanData:
+    """A span of the SDK as the core sees it."""
     context, parent = span.get_span_context(), span.parent
     return SpanData(
         name=span.name,
