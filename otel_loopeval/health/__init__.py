@@ -10,7 +10,7 @@ from otel_loopeval.health.guards import (
     tally_guard_events,
 )
 from otel_loopeval.health.result import LoopHealthResult
-from otel_loopeval.health.verdict import assess, verdict
+from otel_loopeval.health.verdict import assess
 
 __all__ = [
     "Convergence",
@@ -24,5 +24,4 @@ __all__ = [
     "is_doom_loop_event",
     "score_deltas",
     "tally_guard_events",
-    "verdict",
 ]

@@ -1,6 +1,7 @@
 """Results files: path templates, and writing a file whole or not at all."""
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,18 +32,27 @@ def check_template(template: str) -> None:
     Raises:
         ValueError: It has another one, or is malformed; the message says which and what is allowed.
     """
+    try:
+        unknown = [f"{{{name}}}" for name in _placeholders(template) if name not in _ALLOWED]
+        problem = f"unknown placeholder {unknown[0]}" if unknown else None
+        if problem is None:
+            template.format(name="", eval_id="")
+    except ValueError as error:
+        problem = str(error)
+    if problem is not None:
+        raise ValueError(
+            f"save_results_path={template!r}: {problem};"
+            " allowed are {name} and {eval_id} (write {{ and }} for braces)"
+        )
+
+
+def _placeholders(template: str) -> Iterator[str]:
     from string import Formatter  # noqa: PLC0415 - most evaluators save nothing
 
-    allowed = "allowed are {name} and {eval_id} (write {{ and }} for braces)"
-    try:
-        placeholders = [name for _, name, _, _ in Formatter().parse(template) if name is not None]
-    except ValueError as error:
-        raise ValueError(f"save_results_path={template!r} is malformed ({error}): {allowed}") from error
-    for placeholder in placeholders:
-        if placeholder not in _ALLOWED:
-            raise ValueError(
-                f"save_results_path={template!r} has the unknown placeholder {{{placeholder}}}: {allowed}"
-            )
+    for _, placeholder, format_spec, _ in Formatter().parse(template):
+        if placeholder is not None:
+            yield placeholder
+            yield from _placeholders(format_spec or "")
 
 
 def save(result: "LoopHealthResult", template: str, *, name: str, eval_id: str) -> None:
