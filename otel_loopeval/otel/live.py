@@ -237,7 +237,7 @@ class Run(_Node):
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("run.leave", problem)
         state, span, context = self.state, self.span or INVALID_SPAN, self._context or _EMPTY
-        failed = is_failure(error)
+        failed = _fails(error, state)
         ended_ns = time_ns()
         verdict = None
         try:
@@ -266,8 +266,9 @@ class Run(_Node):
                 print_verdict(self._pipeline, state, verdict)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("run.count", problem)
-        # The context holds the run and the run held the context.
+        # The context holds the run and the run held the context; the state and the run hold each other.
         self._context = self._previous = None
+        state.owner = None
 
     def end_iterations(self, error: BaseException | None = None) -> None:
         """End the iterations that are open, innermost first."""
@@ -433,7 +434,7 @@ class Iteration(_Node):
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("iteration.tell", problem)
         try:
-            if is_failure(error) and error is not None:
+            if error is not None and _fails(error, run.state):
                 emission.mark_failed(span, error, record=True)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("iteration.mark_failed", problem)
@@ -484,9 +485,9 @@ def _parent_of_iteration(run: Run) -> Context:
     return current if current.get(_sdk.RUN_KEY) is run else run._context or current  # noqa: SLF001
 
 
-def is_failure(error: BaseException | None) -> bool:
-    """Whether an exception means that the loop failed, as opposed to being stopped or cancelled."""
-    return isinstance(error, Exception)
+def _fails(error: BaseException | None, run: LoopRun) -> bool:
+    """Whether an exception means that the loop failed, as opposed to being stopped, cancelled or paused."""
+    return isinstance(error, Exception) and run.outcome != semconv.OUTCOME_PAUSED
 
 
 def outcome_of(error: BaseException) -> str:
