@@ -1,0 +1,100 @@
+"""Lines of OTLP/JSON, from a file or anywhere → neutral spans."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from otel_loopeval.otlp.decoding import read_traces
+from otel_loopeval.otlp.misfit import Misfit, OtlpError
+from otel_loopeval.runs.spans import SpanData
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def read_file(
+    path: "str | os.PathLike[str]", *, on_error: Callable[[OtlpError], object] | None = None
+) -> Iterator[SpanData]:
+    """The spans in a file of OTLP/JSON lines, such as the Collector's file exporter writes.
+
+    Args:
+        path: The file, in UTF-8.
+        on_error: Called with the error of each line that cannot be read, which then loses only itself. By
+            default the first such line raises.
+
+    Raises:
+        OtlpError: A line cannot be read, and ``on_error`` is not given.
+        OSError: The file cannot be read.
+    """
+    with Path(path).open("rb") as stream:
+        yield from read_lines(stream, source=os.fspath(path), on_error=on_error)
+
+
+def read_lines(
+    lines: Iterable[str | bytes],
+    *,
+    source: str = "input",
+    on_error: Callable[[OtlpError], object] | None = None,
+) -> Iterator[SpanData]:
+    """The spans in lines of OTLP/JSON.
+
+    Each line is one ``TracesData`` or ``ExportTraceServiceRequest``. Empty lines and those of other signals
+    hold no spans; unknown fields are ignored. A line gives all its spans or none.
+
+    Args:
+        lines: The lines, with or without their ends; bytes are UTF-8.
+        source: What the lines come from, for error messages.
+        on_error: Called with the error of each line that cannot be read, which then loses only itself. By
+            default the first such line raises.
+
+    Raises:
+        OtlpError: A line cannot be read, and ``on_error`` is not given.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            spans = _read_line(line)
+        except Misfit as misfit:
+            error = OtlpError(source, number, str(misfit))
+            if on_error is None:
+                raise error from None
+            on_error(error)
+            continue
+        yield from spans
+
+
+def _read_line(line: str | bytes) -> list[SpanData]:
+    if isinstance(line, bytes):
+        try:
+            line = line.removeprefix(_BYTE_ORDER_MARK).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise Misfit("UTF-8 text", line[error.start : error.end]) from None
+    if not line or line.isspace():
+        return []
+    try:
+        return read_traces(_parse(line))
+    except RecursionError:
+        raise Misfit("values that are nested less deeply", line) from None
+
+
+def _parse(line: str) -> Any:
+    try:
+        document = json.loads(line, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise Misfit(
+            f"one JSON object per line ({error.msg} at column {error.colno})", line.strip()
+        ) from None
+    except ValueError as error:  # a number with thousands of digits
+        raise Misfit(f"JSON ({error})", line.strip()) from None
+    if "\\ud" in line or "\\uD" in line:
+        # Escapes may spell half a surrogate pair, which no text can hold and no stream can write.
+        document = json.loads(_whole_characters(json.dumps(document, ensure_ascii=False)))
+    return document
+
+
+def _no_constant(name: str) -> Any:
+    raise Misfit(f'JSON numbers (or the text "{name}")', name)
+
+
+def _whole_characters(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,236 @@
+"""Single values in OTLP/JSON, read strictly and written canonically.
+
+The encoding is that of protocol buffers in JSON (https://protobuf.dev/programming-guides/json/) with the
+deviations of OTLP (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding): ids are hexadecimal,
+enums are numbers, unknown fields are ignored. As protobuf readers do, 64-bit integers are taken from
+strings and numbers alike, and enums by name too.
+"""
+
+import base64
+import binascii
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from otel_loopeval.otlp.misfit import Misfit
+
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_UINT64_MAX = 2**64 - 1
+_SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_HEX = frozenset("0123456789abcdefABCDEF")
+
+_T = TypeVar("_T")
+
+
+def read_object(value: Any) -> dict[str, Any]:
+    """A JSON object."""
+    if not isinstance(value, dict):
+        raise Misfit("an object", value)
+    return cast("dict[str, Any]", value)
+
+
+def read_array(value: Any) -> list[Any]:
+    """A JSON array; null is an empty one, as in protobuf."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Misfit("an array", value)
+    return cast("list[Any]", value)
+
+
+def read_text(value: Any) -> str:
+    """A string; null is the empty one, as in protobuf."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Misfit("a string", value)
+    return value
+
+
+def read_id(value: Any, size: int) -> int | None:
+    """A hexadecimal id of ``size`` bytes; None where there is none (absent, empty, or all zero)."""
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) != 2 * size or not _HEX.issuperset(value):
+        raise Misfit(f"{2 * size} hexadecimal digits", value)
+    return int(value, 16) or None
+
+
+def read_required_id(value: Any, size: int) -> int:
+    """A hexadecimal id of ``size`` bytes, which must be there."""
+    number = read_id(value, size)
+    if number is None:
+        raise Misfit(f"{2 * size} hexadecimal digits, not all zero", value)
+    return number
+
+
+def read_time(value: Any) -> int:
+    """Nanoseconds since the epoch, 0 where unknown."""
+    return 0 if value is None else _integer(value, 0, _UINT64_MAX)
+
+
+def read_field(parent: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T:
+    """A field of an object; ``read`` is given None where there is none."""
+    try:
+        return read(parent.get(key))
+    except Misfit as misfit:
+        raise misfit.inside(key) from None
+
+
+def read_items(value: Any, read: Callable[[Any], _T]) -> list[_T]:
+    """The items of an array."""
+    array = read_array(value)
+    items: list[_T] = []
+    try:
+        for item in array:
+            items.append(read(item))  # noqa: PERF401 - the number of items so far is the place of a misfit
+    except Misfit as misfit:
+        raise misfit.inside(f"[{len(items)}]") from None
+    return items
+
+
+def read_attributes(value: Any) -> dict[str, Any]:
+    """A list of key-value pairs, the last of a repeated key winning."""
+    return dict(read_items(value, _read_pair))
+
+
+def read_value(value: Any) -> Any:
+    """An ``AnyValue``: str, bool, int, float, bytes, None, or a tuple or dict of them."""
+    if value is None:
+        return None
+    kinds = read_object(value)
+    found = [kind for kind in kinds if kind in _READERS and kinds[kind] is not None]
+    if not found:
+        return None  # empty, or of a kind that a later version has added
+    if len(found) > 1:
+        raise Misfit(f"one kind of value, not both {found[0]} and {found[1]}", value)
+    kind = found[0]
+    return read_field(kinds, kind, _READERS[kind])
+
+
+def write_value(value: Any) -> dict[str, Any]:  # noqa: PLR0911 - one for each kind of value
+    """An ``AnyValue`` for a value that :func:`read_value` could have given.
+
+    Raises:
+        ValueError: An integer has more than 64 bits.
+        TypeError: OTLP has no such value.
+    """
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        return {"stringValue": value}
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        if not _INT64_MIN <= value <= _INT64_MAX:
+            raise ValueError(f"an OTLP integer has 64 bits, got {value!r}")
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": _write_number(value)}
+    if isinstance(value, bytes | bytearray):
+        return {"bytesValue": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, Mapping):
+        return {"kvlistValue": {"values": write_attributes(cast("Mapping[Any, Any]", value))}}
+    if isinstance(value, Sequence):
+        return {"arrayValue": {"values": [write_value(item) for item in cast("Sequence[Any]", value)]}}
+    raise TypeError(f"OTLP has no value for a {type(value).__name__}")
+
+
+def write_attributes(attributes: Mapping[Any, Any]) -> list[dict[str, Any]]:
+    """A list of key-value pairs.
+
+    Raises:
+        ValueError: A value is an integer of more than 64 bits.
+        TypeError: OTLP has no such value.
+    """
+    return [{"key": str(key), "value": write_value(value)} for key, value in attributes.items()]
+
+
+def _write_number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _read_string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Misfit("a string", value)
+    return value
+
+
+def _read_bool(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Misfit("true or false", value)
+    return value
+
+
+def _read_int(value: Any) -> int:
+    return _integer(value, _INT64_MIN, _INT64_MAX)
+
+
+def _integer(value: Any, low: int, high: int) -> int:
+    number: int | None = None
+    if isinstance(value, str):
+        # int() also takes spaces, underscores and the digits of every script.
+        digits = value[1:] if value[:1] == "-" else value
+        if digits.isascii() and digits.isdigit() and len(digits) <= len(str(high)):
+            number = int(value)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    if number is None or not low <= number <= high:
+        raise Misfit(f"an integer from {low} to {high}", value)
+    return number
+
+
+def _read_double(value: Any) -> float:
+    if isinstance(value, str):
+        special = _SPECIAL_NUMBERS.get(value)
+        if special is not None:
+            return special
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value)
+        except OverflowError:
+            pass
+    raise Misfit('a number, "NaN", "Infinity" or "-Infinity"', value)
+
+
+def _read_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        try:
+            # Both alphabets, with and without padding, as protobuf readers do.
+            text = value.replace("-", "+").replace("_", "/").rstrip("=")
+            return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    raise Misfit("base64", value)
+
+
+def _read_pair(pair: Any) -> tuple[str, Any]:
+    entry = read_object(pair)
+    return read_field(entry, "key", _read_string), read_field(entry, "value", read_value)
+
+
+def _read_array_value(value: Any) -> tuple[Any, ...]:
+    return tuple(read_field(read_object(value), "values", _read_any_values))
+
+
+def _read_any_values(values: Any) -> list[Any]:
+    return read_items(values, read_value)
+
+
+def _read_kvlist(value: Any) -> dict[str, Any]:
+    return read_field(read_object(value), "values", read_attributes)
+
+
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "stringValue": _read_string,
+    "boolValue": _read_bool,
+    "intValue": _read_int,
+    "doubleValue": _read_double,
+    "bytesValue": _read_bytes,
+    "arrayValue": _read_array_value,
+    "kvlistValue": _read_kvlist,
+}
