@@ -122,21 +122,22 @@ def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
 def set_on_ending(span: Span, attributes: Mapping[str, Any]) -> None:
     """Set attributes on a span inside ``_on_ending``.
 
-    From 1.43 the SDK freezes a span's attributes before it calls ``_on_ending``, though every exporter
-    gets them only afterwards; unfreezing them for a moment, under the span's own lock, reaches all of
-    them whatever the order of the processors. Before 1.43 the span still records.
+    The SDK refuses them there, since the span has its end time, though every exporter gets its attributes
+    only afterwards (from 1.43 it freezes them too). Writing them under the span's own lock, unfrozen for a
+    moment, reaches all exporters whatever the order of the processors.
     """
-    if not _FREEZES_BEFORE_ENDING:
+    if span.is_recording() or not _HAS_FREEZABLE_ATTRIBUTES:
         span.set_attributes(attributes)
         return
     with span._lock:  # noqa: SLF001
         own: Any = span._attributes  # noqa: SLF001
+        frozen = own._immutable
         own._immutable = False
         try:
             for key, value in attributes.items():
                 own[key] = value
         finally:
-            own._immutable = True
+            own._immutable = frozen
 
 
 def processors_of(provider: object) -> tuple[SpanProcessor, ...]:
@@ -173,16 +174,15 @@ class _Probe(SpanProcessor):
     def __init__(self) -> None:
         self.fields = False
         self.attributes_dict = False
-        self.frozen = False
+        self.freezable_attributes = False
 
     def _on_ending(self, span: Span) -> None:
         try:
             own: Any = span._attributes  # noqa: SLF001
-            self.frozen = bool(own._immutable)
             with span._lock:  # noqa: SLF001
-                pass
+                self.freezable_attributes = isinstance(own._immutable, bool)
         except Exception:  # noqa: BLE001 - a probe: whatever goes wrong, the field is not there
-            self.frozen = False
+            self.freezable_attributes = False
 
     def on_end(self, span: ReadableSpan) -> None:
         """Compare the private fields with the public properties."""
@@ -222,7 +222,7 @@ def _probe() -> _Probe:
 _SPAN_KEY = _probe_span_key()
 _PROBE = _probe()
 _HAS_ATTRIBUTES_DICT = _PROBE.attributes_dict
-_FREEZES_BEFORE_ENDING = _PROBE.frozen
+_HAS_FREEZABLE_ATTRIBUTES = _PROBE.freezable_attributes
 
 Hooks: type[PublicHooks] = ProbedHooks if _PROBE.fields else PublicHooks
 """The processor's hot path for the SDK that is installed."""
