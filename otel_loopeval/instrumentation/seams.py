@@ -215,7 +215,9 @@ class LoopSeams:
 
         return ask
 
-    def _open_iteration(self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iteration | None:
+    def _open_iteration(
+        self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Iteration | None:
         """Begin the iteration that a call asks the agent for, unless an overriding method has begun it."""
         try:
             if not self.active:
@@ -288,8 +290,8 @@ class LoopSeams:
             self._shape.score(it, verdict)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("seams.scored", error)
-        if it.run is not None:
-            it.run.check_stop()
+        # A stop that was asked for waits for the next iteration: raised here, it would cost the loop the
+        # answer that has just been scored, which may be its best.
 
 
 def read_verdict(it: Iteration, verdict: Any) -> None:
