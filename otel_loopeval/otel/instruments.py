@@ -31,8 +31,9 @@ _RATIO = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25)
 
 
 class Instruments:
-    """Records what runs do. Every method is called with the context of the run's root span, so that
-    exemplars point at it.
+    """Records what runs do.
+
+    Every method is called with the context of the run's root span, so that exemplars point at it.
 
     Args:
         meter: Makes the instruments.
@@ -113,7 +114,9 @@ class Instruments:
         if verdict.wasted_tokens:
             self._wasted_tokens.add(verdict.wasted_tokens, base, context)
 
-    def guard_event(self, run: "LoopRun | None", event: "GuardEvent", context: Context, *, fired: bool) -> None:
+    def guard_event(
+        self, run: "LoopRun | None", event: "GuardEvent", context: Context, *, fired: bool
+    ) -> None:
         """A guard stepped in; ``fired`` if it is a doom loop that had not fired before."""
         attributes = {} if run is None else dict(self._attributes(run))
         attributes[semconv.GUARD_KIND] = event.kind
@@ -130,7 +133,9 @@ class Instruments:
             if count:
                 self._tokens.add(count, {**base, semconv.GEN_AI_TOKEN_TYPE: token_type}, context)
 
-    def iteration(self, run: "LoopRun", duration_s: float, score_ratio: float | None, context: Context) -> None:
+    def iteration(
+        self, run: "LoopRun", duration_s: float, score_ratio: float | None, context: Context
+    ) -> None:
         """An iteration ended."""
         if self._iteration_duration is None:
             return

@@ -14,6 +14,7 @@ from otel_loopeval.otel.options import Options
 from otel_loopeval.otel.pipeline import Pipeline, open_spans
 from otel_loopeval.runs import reconstruct
 from otel_loopeval.runs.spans import SpanData, SpanEvent
+from otel_loopeval.runs.usage import read_usage
 
 if TYPE_CHECKING:
     from otel_loopeval.runs.reconstruct import Node
@@ -71,9 +72,7 @@ class LoopHealthProcessor(_sdk.Hooks):
             return  # another processor of ours has it
         start_ns = span.start_time or 0
         attributes = _sdk.attributes_of(span)
-        node = reconstruct.begin(
-            self._pipeline.tracker, parent, span_id, span.name, attributes, start_ns
-        )
+        node = reconstruct.begin(self._pipeline.tracker, parent, span_id, span.name, attributes, start_ns)
         if node is None:
             if parent is not None:
                 open_spans[span_id] = parent
@@ -118,14 +117,22 @@ class LoopHealthProcessor(_sdk.Hooks):
         if run.closed:
             self._pipeline.instruments.late_span(run)
             return
-        ending = reconstruct.end_inside(node, neutral_span(span))
-        if ending.tokens is None and not ending.guard_events:
-            return
-        context = _context_of(span)
-        if ending.tokens is not None:
-            self._pipeline.instruments.tokens(run, ending.tokens, context)
-        for event, fired in ending.guard_events:
-            doom.announce(self._pipeline, run, event, context, fired=fired)
+        if isinstance(node, reconstruct.SpanNode):
+            ending = reconstruct.end_inside(node, neutral_span(span))
+            for event, fired in ending.guard_events:
+                doom.announce(self._pipeline, run, event, _context_of(span), fired=fired)
+            tokens = ending.tokens
+        else:
+            # All that such a span can tell of a run which its owner feeds is its tokens.
+            context, parent = span.context, span.parent
+            tokens = run.account_span(
+                0 if context is None else context.span_id,
+                None if parent is None else parent.span_id,
+                read_usage(_sdk.attributes_of(span)),
+                node.iteration_state,
+            )
+        if tokens is not None:
+            self._pipeline.instruments.tokens(run, tokens, _context_of(span))
 
 
 def _context_of(span: Any) -> Context:

@@ -93,7 +93,7 @@ def end_inside(node: Node, span: SpanData) -> Ending:
         if iteration is not None and node.span_id == span.span_id:
             own.close_iteration(run, iteration, span)
         guard_events = own.read_guard_events(run, span.events)
-    tokens = run.account_span(span.span_id, span.parent_id, lambda: read_usage(span.attributes), iteration)
+    tokens = run.account_span(span.span_id, span.parent_id, read_usage(span.attributes), iteration)
     return Ending(run, None, guard_events, tokens)
 
 
@@ -126,7 +126,7 @@ def replay(spans: Iterable[SpanData], tracker: Tracker) -> list[tuple[LoopRun, V
     Returns:
         The runs with their verdicts, in the order in which they ended.
     """
-    by_id = {(span.trace_id, span.span_id): span for span in spans}
+    by_id: dict[tuple[int, int | None], SpanData] = {(span.trace_id, span.span_id): span for span in spans}
     nodes: dict[tuple[int, int], Node] = {}
     orphans: dict[tuple[int, int | None], SpanNode] = {}
     endings: list[tuple[LoopRun, Verdict]] = []
@@ -167,17 +167,17 @@ def _orphanage(orphans: dict[tuple[int, int | None], SpanNode], tracker: Tracker
     return node
 
 
-def _in_order(by_id: dict[tuple[int, int], SpanData]) -> list[tuple[SpanData, bool]]:
+def _in_order(by_id: Mapping[tuple[int, int | None], SpanData]) -> list[tuple[SpanData, bool]]:
     """Starts and ends by time; at equal times outer spans start first and inner spans end first."""
-    depth: dict[tuple[int, int], int] = {}
+    depth: dict[tuple[int, int | None], int] = {}
 
     def measure(key: tuple[int, int | None]) -> None:
-        path: list[tuple[int, int]] = []
+        path: list[tuple[int, int | None]] = []
         on_path: set[tuple[int, int | None]] = set()  # parents may form a cycle in broken input
-        while key in by_id and key not in depth and key not in on_path:
+        while (span := by_id.get(key)) is not None and key not in depth and key not in on_path:
             on_path.add(key)
             path.append(key)
-            key = (key[0], by_id[key].parent_id)
+            key = (key[0], span.parent_id)
         level = depth.get(key, -1)
         for inner in reversed(path):
             level += 1

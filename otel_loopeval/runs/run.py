@@ -4,9 +4,8 @@ A :class:`LoopRun` knows nothing of spans or of time: whoever feeds it passes th
 that is fed live and one that is fed from a file come to the same verdict.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from secrets import token_hex
+from random import getrandbits
 from typing import Any
 
 from otel_loopeval import semconv
@@ -109,7 +108,7 @@ class LoopRun:
         max_wasted_iterations: int | None = None,
         token_budget: int | None = None,
     ) -> None:
-        self.id = run_id or token_hex(8)
+        self.id = run_id or f"{getrandbits(64):016x}"  # as span ids are made; a system call would cost more
         self.agent = agent
         self.mode = mode
         self.framework = framework
@@ -187,9 +186,7 @@ class LoopRun:
         streak = (event.agent, event.key or (event.source, event.kind, event.tool, event.rule))
         if self._streaks is None:
             self._streaks = {streak}
-        elif streak in self._streaks:
-            return False
-        elif len(self._streaks) >= MAX_GUARD_EVENTS_KEPT:
+        elif streak in self._streaks or len(self._streaks) >= MAX_GUARD_EVENTS_KEPT:
             return False
         else:
             self._streaks.add(streak)
@@ -215,7 +212,7 @@ class LoopRun:
         self,
         span_id: int,
         parent_id: int | None,
-        usage: Callable[[], tuple[int, int] | None],
+        usage: tuple[int, int] | None,
         iteration: IterationState | None,
     ) -> tuple[int, int] | None:
         """Count the tokens that a span inside the run reports, if no span inside it reported them.
@@ -226,7 +223,7 @@ class LoopRun:
         Args:
             span_id: The span that ended.
             parent_id: Its parent.
-            usage: Reads the span's input and output tokens, or None where it has none.
+            usage: Its input and output tokens, or None where it reports none.
             iteration: The iteration that it is in.
 
         Returns:
@@ -235,17 +232,16 @@ class LoopRun:
         accounted = self._accounted
         if accounted is not None and span_id in accounted:
             accounted.discard(span_id)
-            counted = None
+            usage = None
+        elif usage is None:
+            return None
         else:
-            counted = usage()
-            if counted is None:
-                return None
-            self.add_tokens(iteration, *counted)
+            self.add_tokens(iteration, *usage)
             if accounted is None:
                 accounted = self._accounted = set()
         if parent_id is not None and len(accounted) < MAX_GUARD_EVENTS_KEPT:
             accounted.add(parent_id)
-        return counted
+        return usage
 
     def stamp(self, event: GuardEvent, now_ns: int, iteration: IterationState | None) -> GuardEvent:
         """The event with its time and iteration filled in, where it brought none."""
@@ -254,5 +250,7 @@ class LoopRun:
         return replace(
             event,
             time_ns=now_ns if event.time_ns is None else event.time_ns,
-            iteration=iteration.number if event.iteration is None and iteration is not None else event.iteration,
+            iteration=iteration.number
+            if event.iteration is None and iteration is not None
+            else event.iteration,
         )

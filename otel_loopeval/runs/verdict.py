@@ -4,8 +4,9 @@ Pure functions of a :class:`~otel_loopeval.runs.run.LoopRun`; the scoring itself
 :mod:`otel_loopeval.health`'s.
 """
 
-import math
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.health import LoopHealthResult, assess
@@ -27,9 +28,8 @@ class Policy:
     token_budget: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a run amounts to.
+class Verdict(NamedTuple):
+    """What a run amounts to. A tuple, since a frozen dataclass costs ten times as much to make.
 
     Attributes:
         outcome: How it ended, one of ``semconv.OUTCOMES``.
@@ -85,20 +85,25 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
         policy: What counts as healthy where the run does not say.
     """
     threshold = effective_threshold(run, policy)
-    iterations = run.iterations
-    for previous, iteration in zip(iterations, iterations[1:]):  # noqa: B905 - a pairwise walk
-        if iteration.number < previous.number:
-            # Parallel iterations may begin out of order; scores are told in the order of their numbers.
-            iterations = sorted(iterations, key=_number)
-            break
-    scores = [iteration.score for iteration in iterations]
-    best = _best(iterations)
-    best_score = None if best is None else best.score
+    iterations = _in_order(run.iterations)
+    scores: list[float | None] = []
+    best: IterationState | None = None
+    best_score: float | None = None
+    final_score: float | None = None
+    for iteration in iterations:
+        score = iteration.score
+        scores.append(score)
+        if score is not None:
+            final_score = score
+            if best_score is None or score > best_score:  # the first of equals, as the package has it
+                best, best_score = iteration, score
     success = run.success
     if success is None:
         success = best_score is not None and best_score >= threshold
     outcome = run.outcome or _outcome(run, success=success)
-    max_wasted = policy.max_wasted_iterations if run.max_wasted_iterations is None else run.max_wasted_iterations
+    max_wasted = (
+        policy.max_wasted_iterations if run.max_wasted_iterations is None else run.max_wasted_iterations
+    )
     duration_s = max(ended_ns - run.started_ns, 0) / 1e9
     if run.mode in (semconv.MODE_GOAL, semconv.MODE_AGENT):
         health = _assess_without_scores(run, scores, threshold, outcome, duration_s, success=success)
@@ -127,7 +132,7 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
         success=success,
         reasons=_reasons(health, max_wasted, over_budget=bool(over_budget)) if decided else (),
         doom_loop_kinds=_doom_loop_kinds(run) if run.own_doom_loop else (),
-        final_score=next((s for s in reversed(scores) if s is not None), None),
+        final_score=final_score,
         best_score=best_score,
         best_iteration=None if best is None else best.number,
         wasted_tokens=sum(i.input_tokens + i.output_tokens for i in iterations[-wasted:]) if wasted else 0,
@@ -135,19 +140,14 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
     )
 
 
-def _number(iteration: IterationState) -> int:
-    return iteration.number
-
-
-def _best(iterations: list[IterationState]) -> IterationState | None:
-    """The iteration with the highest finite score; the first of equals, as the package has it."""
-    best: IterationState | None = None
-    best_score = -math.inf
+def _in_order(iterations: list[IterationState]) -> list[IterationState]:
+    """Iterations by number: parallel ones may begin out of order."""
+    last = 0
     for iteration in iterations:
-        score = iteration.score
-        if score is not None and score > best_score and score != math.inf:
-            best, best_score = iteration, score
-    return best
+        if iteration.number < last:
+            return sorted(iterations, key=attrgetter("number"))
+        last = iteration.number
+    return iterations
 
 
 def _outcome(run: LoopRun, *, success: bool) -> str:
@@ -162,7 +162,13 @@ def _outcome(run: LoopRun, *, success: bool) -> str:
 
 
 def _assess_without_scores(
-    run: LoopRun, scores: list[float | None], threshold: float, outcome: str, duration_s: float, *, success: bool
+    run: LoopRun,
+    scores: list[float | None],
+    threshold: float,
+    outcome: str,
+    duration_s: float,
+    *,
+    success: bool,
 ) -> LoopHealthResult:
     """Goal runs converge when the goal is met, agent runs when they complete."""
     count = len(scores)
