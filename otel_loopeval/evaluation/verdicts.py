@@ -14,6 +14,8 @@ HIGHEST_SCORE: Final = 10.0
 _LABEL = re.compile(r"^[\s>*_#`-]*(score|reasoning|suggestions)[\s*_`]*:[\s*_`]*(.*)$", re.IGNORECASE)
 _NUMBER = re.compile(r"^\[?\s*(-?\d+(?:[.,]\d+)?)\s*\]?\s*(?:(?:/|out of)\s*(\d+(?:\.\d+)?))?")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(.*)$")
+# Each try may read far before it fails, so that a long enough answer of braces would take minutes.
+_MOST_TRIES: Final = 1000
 _NOTHING: Final = ("", "none", "none.", "n/a", "[]")
 
 
@@ -71,7 +73,9 @@ def _json_objects(text: str) -> Iterator[dict[str, Any]]:
     """The outermost JSON objects in a text, whatever stands around them."""
     decoder = json.JSONDecoder()
     position = text.find("{")
-    while position >= 0:
+    tries = 0
+    while position >= 0 and tries < _MOST_TRIES:
+        tries += 1
         try:
             value, end = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):

@@ -4,9 +4,12 @@ import asyncio
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
+
+Run: TypeAlias = Callable[..., Any]
+"""A way to run a loop to its end."""
 
 
 @dataclass
@@ -61,3 +64,23 @@ both_ways = pytest.mark.parametrize("run", [run_sync, run_in_asyncio], ids=["run
 def nan_as_none(scores: Iterable[float]) -> list[float | None]:
     """Scores in a form that compares equal to itself."""
     return [None if math.isnan(score) else score for score in scores]
+
+
+def never(_output: str) -> bool:
+    """A goal judge that is never content."""
+    return False
+
+
+def always(_output: str) -> bool:
+    """A goal judge that is always content."""
+    return True
+
+
+def partial_of(error: BaseException) -> Any:
+    """The result that an exception carries."""
+    return vars(error)["partial_result"]
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """An exception's notes, on every Python."""
+    return vars(error)["__notes__"]

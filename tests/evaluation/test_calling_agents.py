@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from loop_parts import NotingAgent, Verdict, both_ways, series
+from loop_parts import NotingAgent, Run, Verdict, both_ways, series
 
 from otel_loopeval.evaluation import EvaluationLoop, GoalLoop
 from otel_loopeval.evaluation.agents import agent_name, output_text
@@ -23,6 +23,10 @@ async def coroutine_function(prompt: str) -> str:
     return f"coroutine {prompt}"
 
 
+def returns_a_coroutine(prompt: str) -> Any:
+    return coroutine_function(prompt)
+
+
 def with_prefix(prefix: str, prompt: str) -> str:
     return f"{prefix} {prompt}"
 
@@ -31,7 +35,7 @@ async def async_with_prefix(prefix: str, prompt: str) -> str:
     return f"{prefix} {prompt}"
 
 
-class Callable_:
+class CallableObject:
     def __call__(self, prompt: str) -> str:
         return f"call {prompt}"
 
@@ -72,11 +76,11 @@ def having(*names: str) -> Any:
     [
         (function, "function task"),
         (coroutine_function, "coroutine task"),
-        (lambda prompt: coroutine_function(prompt), "coroutine task"),
+        (returns_a_coroutine, "coroutine task"),
         (functools.partial(with_prefix, "partial"), "partial task"),
         (functools.partial(async_with_prefix, "async partial"), "async partial task"),
         (functools.partial(functools.partial(async_with_prefix, "nested")), "nested task"),
-        (Callable_(), "call task"),
+        (CallableObject(), "call task"),
         (AsyncCallable(), "async call task"),
         (Bound().method, "method task"),
         (having("chat"), "chat task"),
@@ -90,7 +94,7 @@ def having(*names: str) -> Any:
         (having("kickoff_async"), "kickoff_async task"),
     ],
 )
-def test_every_kind_of_agent_runs_both_ways(run, agent, output):
+def test_every_kind_of_agent_runs_both_ways(run: Run, agent: Any, output: str):
     result = run(EvaluationLoop(agent, "", metric=series(9)))
 
     assert result.final_output == output
@@ -104,7 +108,10 @@ def test_sync_runs_take_the_first_sync_method_and_async_runs_the_first_async_one
     async_order: list[str] = []
     while vars(agent):
         loop = EvaluationLoop(agent, "", metric=lambda _: 9)
-        taken = loop.run("task").final_output.split()[0], asyncio.run(loop.run_async("x")).final_output.split()[0]
+        taken = (
+            loop.run("task").final_output.split()[0],
+            asyncio.run(loop.run_async("x")).final_output.split()[0],
+        )
         sync_order.append(taken[0])
         async_order.append(taken[1])
         for name in set(taken):
@@ -159,7 +166,7 @@ def test_an_object_of_no_known_shape_is_its_str():
         (function, "function"),
         (functools.partial(with_prefix, "x"), "with_prefix"),
         (functools.partial(NotingAgent().chat), "chat"),
-        (Callable_(), "Callable_"),
+        (CallableObject(), "CallableObject"),
     ],
 )
 def test_the_name_of_an_agent(agent: Any, name: str):
@@ -213,9 +220,9 @@ async def test_sync_parts_never_block_the_event_loop():
         wait_for_ticks("callback")
 
     task = asyncio.create_task(ticker())
-    await EvaluationLoop(
-        agent, "", max_iterations=2, metric=metric, on_iteration=on_iteration
-    ).run_async("task")
+    await EvaluationLoop(agent, "", max_iterations=2, metric=metric, on_iteration=on_iteration).run_async(
+        "task"
+    )
     await EvaluationLoop(agent, "", max_iterations=1, judge=Judge()).run_async("task")
     await GoalLoop(agent, "Reach it.", max_turns=1, judge=gate, on_iteration=on_iteration).run_async("task")
     task.cancel()

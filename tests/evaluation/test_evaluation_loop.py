@@ -1,13 +1,15 @@
 """What the loop decides: when it stops, what succeeds, what is best, what the agent is told."""
 
+import asyncio
 import logging
 import math
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from loop_parts import NotingAgent, ScriptedJudge, Verdict, both_ways, nan_as_none, series
+from loop_parts import NotingAgent, Run, ScriptedJudge, Verdict, both_ways, nan_as_none, series
 
 from otel_loopeval.evaluation import EvaluationLoop, IterationResult
 
@@ -27,14 +29,16 @@ def outcome(result: Any) -> tuple[list[float | None], bool]:
         ("review", [3, 4, 5], [3.0, 4.0, 5.0], False),
     ],
 )
-def test_optimize_stops_at_the_threshold_and_review_runs_all(run, mode, scores, history, success):
+def test_optimize_stops_at_the_threshold_and_review_runs_all(
+    run: Run, mode: str, scores: list[float], history: list[float], success: bool
+):
     loop = EvaluationLoop(NotingAgent(), "", max_iterations=3, mode=mode, metric=series(*scores))
 
     assert outcome(run(loop)) == (history, success)
 
 
 @both_ways
-def test_the_best_iteration_is_the_highest_and_the_first_on_ties(run):
+def test_the_best_iteration_is_the_highest_and_the_first_on_ties(run: Run):
     loop = EvaluationLoop(NotingAgent(), "", max_iterations=4, mode="review", metric=series(3, 9, 9, 5))
 
     result = run(loop)
@@ -47,7 +51,7 @@ def test_the_best_iteration_is_the_highest_and_the_first_on_ties(run):
 
 
 @both_ways
-def test_the_agent_gets_the_last_verdict_only(run):
+def test_the_agent_gets_the_last_verdict_only(run: Run):
     agent = NotingAgent()
     judge = ScriptedJudge(
         [
@@ -61,8 +65,7 @@ def test_the_agent_gets_the_last_verdict_only(run):
 
     assert agent.prompts == [
         "Write.",
-        "Write.\n\nPrevious feedback to address:\n"
-        "Too short.\nSuggestions:\n- Add detail.\n- Cite sources.",
+        "Write.\n\nPrevious feedback to address:\nToo short.\nSuggestions:\n- Add detail.\n- Cite sources.",
         "Write.\n\nPrevious feedback to address:\nStill short.",
     ]
     assert judge.asked == [
@@ -75,7 +78,7 @@ def test_the_agent_gets_the_last_verdict_only(run):
 
 
 @both_ways
-def test_a_verdict_without_reasoning_leaves_the_prompt_alone(run):
+def test_a_verdict_without_reasoning_leaves_the_prompt_alone(run: Run):
     agent = NotingAgent()
 
     run(EvaluationLoop(agent, "", judge=ScriptedJudge([Verdict(1), Verdict(9)])), "Write.")
@@ -85,7 +88,7 @@ def test_a_verdict_without_reasoning_leaves_the_prompt_alone(run):
 
 @both_ways
 @pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, None, "excellent", [9]])
-def test_a_judge_without_a_usable_score_never_converges(run, score):
+def test_a_judge_without_a_usable_score_never_converges(run: Run, score: Any):
     judge = ScriptedJudge([Verdict(score), Verdict(7), Verdict(score)])
 
     result = run(EvaluationLoop(NotingAgent(), "", max_iterations=3, judge=judge))
@@ -96,7 +99,7 @@ def test_a_judge_without_a_usable_score_never_converges(run, score):
 
 
 @both_ways
-def test_a_judge_that_returns_nothing_never_converges(run):
+def test_a_judge_that_returns_nothing_never_converges(run: Run):
     result = run(EvaluationLoop(NotingAgent(), "", max_iterations=2, judge=ScriptedJudge([None, object()])))
 
     assert outcome(result) == ([None, None], False)
@@ -105,7 +108,9 @@ def test_a_judge_that_returns_nothing_never_converges(run):
 
 @both_ways
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, "nan", "inf"])
-def test_a_metric_that_is_not_finite_counts_as_zero_with_a_warning(run, value, caplog):
+def test_a_metric_that_is_not_finite_counts_as_zero_with_a_warning(
+    run: Run, value: Any, caplog: pytest.LogCaptureFixture
+):
     loop = EvaluationLoop(NotingAgent(), "", max_iterations=1, metric=series(value))
 
     with caplog.at_level(logging.WARNING):
@@ -119,7 +124,7 @@ def test_a_metric_that_is_not_finite_counts_as_zero_with_a_warning(run, value, c
 @pytest.mark.parametrize(
     ("value", "score"), [("0.9", 0.9), (True, 1.0), (7, 7.0), (Decimal("0.5"), 0.5), (Fraction(1, 4), 0.25)]
 )
-def test_a_metric_may_return_anything_that_is_a_number(run, value, score):
+def test_a_metric_may_return_anything_that_is_a_number(run: Run, value: Any, score: Any):
     loop = EvaluationLoop(NotingAgent(), "", max_iterations=1, metric=series(value))
 
     assert run(loop).score_history == [score]
@@ -136,7 +141,7 @@ def test_a_metric_may_return_anything_that_is_a_number(run, value, score):
         (10**400, ValueError, "metric must return a number, got 1000"),
     ],
 )
-def test_a_metric_that_returns_no_number_is_an_error(run, value, error, text):
+def test_a_metric_that_returns_no_number_is_an_error(run: Run, value: Any, error: Any, text: str):
     with pytest.raises(error) as caught:
         run(EvaluationLoop(NotingAgent(), "", metric=series(value)))
 
@@ -144,7 +149,7 @@ def test_a_metric_that_returns_no_number_is_an_error(run, value, error, text):
 
 
 @both_ways
-def test_the_metric_takes_over_from_the_judge(run):
+def test_the_metric_takes_over_from_the_judge(run: Run):
     judge = ScriptedJudge([])
 
     result = run(EvaluationLoop(NotingAgent(), "", threshold=0.8, judge=judge, metric=series(0.4, 0.9)))
@@ -155,7 +160,7 @@ def test_the_metric_takes_over_from_the_judge(run):
 
 
 @both_ways
-def test_on_iteration_sees_each_iteration_as_it_ends(run):
+def test_on_iteration_sees_each_iteration_as_it_ends(run: Run):
     seen: list[tuple[int, str, float, bool]] = []
 
     def on_iteration(it: IterationResult) -> None:
@@ -171,7 +176,9 @@ def test_on_iteration_sees_each_iteration_as_it_ends(run):
 
 
 @both_ways
-def test_an_error_in_on_iteration_is_logged_without_its_message_and_ignored(run, caplog):
+def test_an_error_in_on_iteration_is_logged_without_its_message_and_ignored(
+    run: Run, caplog: pytest.LogCaptureFixture
+):
     def on_iteration(it: IterationResult) -> None:
         raise RuntimeError("holds the output: secret")
 
@@ -188,7 +195,7 @@ def test_an_error_in_on_iteration_is_logged_without_its_message_and_ignored(run,
 
 
 @both_ways
-def test_a_falsy_callback_is_called_too(run):
+def test_a_falsy_callback_is_called_too(run: Run):
     class Recorder(list[int]):
         def __call__(self, it: IterationResult) -> None:
             self.append(it.iteration)
@@ -200,7 +207,7 @@ def test_a_falsy_callback_is_called_too(run):
 
 
 @both_ways
-def test_a_coroutine_callback_is_awaited(run):
+def test_a_coroutine_callback_is_awaited(run: Run):
     seen: list[int] = []
 
     async def on_iteration(it: IterationResult) -> None:
@@ -212,7 +219,7 @@ def test_a_coroutine_callback_is_awaited(run):
 
 
 @both_ways
-def test_an_async_judge_is_awaited(run):
+def test_an_async_judge_is_awaited(run: Run):
     class AsyncJudge:
         async def run_async(self, *, output: str, criteria: str) -> Verdict:
             return Verdict(9 if output == "answer 2" else 2)
@@ -221,7 +228,7 @@ def test_an_async_judge_is_awaited(run):
 
 
 @both_ways
-def test_an_async_metric_is_awaited(run):
+def test_an_async_metric_is_awaited(run: Run):
     async def metric(output: str) -> float:
         return 9.0 if output == "answer 2" else 2.0
 
@@ -238,15 +245,14 @@ def test_run_prefers_a_judges_run_and_run_async_its_run_async():
 
     loop = EvaluationLoop(NotingAgent(), "", judge=BothWaysJudge())
 
-    import asyncio
-
     assert loop.run("task").iterations[0].reasoning == "sync"
     assert asyncio.run(loop.run_async("task")).iterations[0].reasoning == "async"
 
 
 @both_ways
-def test_a_verdicts_odd_shapes_are_read(run):
-    judge = ScriptedJudge([Verdict("6", None, "One suggestion."), Verdict(9, "", None)])  # type: ignore[arg-type]
+def test_a_verdicts_odd_shapes_are_read(run: Run):
+    odd = SimpleNamespace(score="6", reasoning=None, suggestions="One suggestion.")
+    judge = ScriptedJudge([odd, SimpleNamespace(score=9, suggestions=None)])
 
     result = run(EvaluationLoop(NotingAgent(), "", judge=judge))
 
@@ -256,8 +262,10 @@ def test_a_verdicts_odd_shapes_are_read(run):
 
 
 @both_ways
-def test_verbose_logs_numbers_and_prints_a_summary(run, caplog, capsys):
-    loop = EvaluationLoop(lambda _: "the secret output", "", metric=series(3, 9), verbose=True)
+def test_verbose_logs_numbers_and_prints_a_summary(
+    run: Run, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    loop = EvaluationLoop(series("secret output", "secret output"), "", metric=series(3, 9), verbose=True)
 
     with caplog.at_level(logging.INFO):
         run(loop)
@@ -273,7 +281,7 @@ def test_verbose_logs_numbers_and_prints_a_summary(run, caplog, capsys):
 
 
 @both_ways
-def test_the_seams_are_looked_up_on_the_object(run):
+def test_the_seams_are_looked_up_on_the_object(run: Run):
     calls: list[Any] = []
 
     class Louder(EvaluationLoop):
@@ -305,7 +313,7 @@ def test_the_seams_are_looked_up_on_the_object(run):
 
 
 @both_ways
-def test_a_loop_can_run_again_and_starts_afresh(run):
+def test_a_loop_can_run_again_and_starts_afresh(run: Run):
     agent = NotingAgent()
     loop = EvaluationLoop(agent, "", max_iterations=2, metric=series(3, 4, 9))
 

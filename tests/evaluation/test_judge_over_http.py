@@ -9,6 +9,7 @@ from typing import Any
 
 import openai
 import pytest
+from loop_parts import partial_of, series
 from support.openai_stub import Fault, JsonObject, OpenAIStub, prompt_text
 
 from otel_loopeval.evaluation import EvaluationLoop, Judge, JudgeError, JudgeResult
@@ -76,7 +77,12 @@ def test_an_empty_output_scores_zero_without_a_request(ask: Ask, stub: OpenAIStu
 @both_asked
 @pytest.mark.parametrize(
     "fault",
-    [Fault(429, retry_after=0.01), Fault(500, retry_after=0.01), Fault(503, retry_after=0.01), Fault(drop=True)],
+    [
+        Fault(429, retry_after=0.01),
+        Fault(500, retry_after=0.01),
+        Fault(503, retry_after=0.01),
+        Fault(drop=True),
+    ],
     ids=["429", "500", "503", "dropped"],
 )
 def test_passing_faults_are_retried(ask: Ask, fault: Fault):
@@ -147,10 +153,18 @@ def test_a_text_verdict_is_read_where_there_is_no_json(ask: Ask):
     ("unsupported", "param", "sent"),
     [
         (["response_format"], "response_format", [{"temperature", "response_format"}, {"temperature"}]),
-        (["response_format"], "response_format.json_schema", [{"temperature", "response_format"}, {"temperature"}]),
+        (
+            ["response_format"],
+            "response_format.json_schema",
+            [{"temperature", "response_format"}, {"temperature"}],
+        ),
         (["response_format"], None, [{"temperature", "response_format"}, {"temperature"}]),
         (["temperature"], "temperature", [{"temperature", "response_format"}, {"response_format"}]),
-        (["response_format", "temperature"], None, [{"temperature", "response_format"}, {"temperature"}, set()]),
+        (
+            ["response_format", "temperature"],
+            None,
+            [{"temperature", "response_format"}, {"temperature"}, set[str]()],
+        ),
     ],
 )
 def test_options_that_an_endpoint_refuses_are_dropped_for_good(
@@ -283,9 +297,9 @@ async def test_many_verdicts_at_once_in_one_loop(stub: OpenAIStub):
 
 @both_asked
 def test_no_content_is_logged(ask: Ask, caplog: pytest.LogCaptureFixture):
-    with OpenAIStub(["unreadable secret", "unreadable secret"]) as stub, caplog.at_level(logging.DEBUG):
-        with pytest.raises(JudgeError):
-            ask(judge_at(stub), "the secret output")
+    caplog.set_level(logging.DEBUG)
+    with OpenAIStub(["unreadable secret"] * 2) as stub, pytest.raises(JudgeError):
+        ask(judge_at(stub), "the secret output")
 
     ours = [r.getMessage() for r in caplog.records if r.name.startswith("otel_loopeval")]
     assert not any("secret" in message for message in ours)
@@ -303,9 +317,7 @@ def test_the_default_judge_of_a_loop(stub: OpenAIStub, monkeypatch: pytest.Monke
     result = EvaluationLoop(agent, "is a good draft").run("Write.")
 
     assert (result.score_history, result.success) == ([5.0, 7.0, 9.0], True)
-    assert prompts[1] == (
-        "Write.\n\nPrevious feedback to address:\nWorth 5.\nSuggestions:\n- Improve on 5."
-    )
+    assert prompts[1] == ("Write.\n\nPrevious feedback to address:\nWorth 5.\nSuggestions:\n- Improve on 5.")
     assert all("is a good draft" in prompt_text(request) for request in stub.requests)
 
 
@@ -314,9 +326,8 @@ def test_a_judge_that_fails_ends_the_loop_with_its_partial_result():
         return Fault(401) if "draft 2" in prompt_text(request) else None
 
     with OpenAIStub(reply) as stub:
-        count = iter(range(1, 9))
-        loop = EvaluationLoop(lambda _: f"draft {next(count)}", "", judge=judge_at(stub))
+        loop = EvaluationLoop(series("draft 1", "draft 2"), "", judge=judge_at(stub))
         with pytest.raises(JudgeError) as caught:
             loop.run("Write.")
 
-    assert caught.value.partial_result.score_history == [5.0]  # type: ignore[attr-defined]
+    assert partial_of(caught.value).score_history == [5.0]

@@ -1,7 +1,6 @@
 """Reading what a judge wrote, in any of the forms that models use."""
 
 import json
-import math
 
 import pytest
 from hypothesis import given
@@ -18,10 +17,14 @@ FULL = JudgeResult(8.0, "Clear.", ["Add an example.", "Cite sources."])
     [
         '{"score": 8, "reasoning": "Clear.", "suggestions": ["Add an example.", "Cite sources."]}',
         '{"reasoning": "Clear.", "suggestions": ["Add an example.", "Cite sources."], "score": "8/10"}',
-        'Sure:\n```json\n{"score": 8.0, "reasoning": " Clear. ",\n'
-        ' "suggestions": ["Add an example.", "", "Cite sources."]}\n```\nHope it helps {really}!',
-        'Let me think about {this}. {"note": 1} '
-        '{"score": 8, "reasoning": "Clear.", "suggestions": ["Add an example.", "Cite sources."]}',
+        (
+            'Sure:\n```json\n{"score": 8.0, "reasoning": " Clear. ",\n'
+            ' "suggestions": ["Add an example.", "", "Cite sources."]}\n```\nHope it helps {really}!'
+        ),
+        (
+            'Let me think about {this}. {"note": 1} '
+            '{"score": 8, "reasoning": "Clear.", "suggestions": ["Add an example.", "Cite sources."]}'
+        ),
         "SCORE: 8\nREASONING: Clear.\nSUGGESTIONS:\n- Add an example.\n- Cite sources.",
         "**Score:** 8/10\n**Reasoning:** Clear.\n**Suggestions:**\n* Add an example.\n\n* Cite sources.\n",
         "## SCORE: [8]\n## REASONING:\nClear.\n## SUGGESTIONS:\n1. Add an example.\n2) Cite sources.",
@@ -82,7 +85,9 @@ def test_no_score_is_made_up(answer: str):
     assert read_score(answer) is None
 
 
-@pytest.mark.parametrize("nothing", ["SUGGESTIONS: None", "SUGGESTIONS:\nnone.", "SUGGESTIONS:\n", "", "SUGGESTIONS: N/A"])
+@pytest.mark.parametrize(
+    "nothing", ["SUGGESTIONS: None", "SUGGESTIONS:\nnone.", "SUGGESTIONS:\n", "", "SUGGESTIONS: N/A"]
+)
 def test_no_suggestions(nothing: str):
     assert read_score(f"SCORE: 9\nREASONING: Clear.\n{nothing}") == JudgeResult(9.0, "Clear.", [])
 
@@ -141,11 +146,13 @@ def test_text_that_looks_like_a_verdict_is_read_without_an_error(text: str):
 def test_json_is_found_in_any_company(score: float, reasoning: str, suggestions: list[str], around: str):
     verdict = {"score": score, "reasoning": reasoning, "suggestions": suggestions}
     # As str.format would, but leaving the braces of the JSON alone.
-    answer = around.replace("{{", "\0").replace("{}", json.dumps(verdict)).replace("\0", "{").replace("}}", "}")
+    answer = (
+        around.replace("{{", "\0").replace("{}", json.dumps(verdict)).replace("\0", "{").replace("}}", "}")
+    )
 
     assert read_score(answer) == JudgeResult(score, reasoning.strip(), suggestions)
 
 
 def test_deep_nesting_is_no_error():
     assert read_score('{"a":' * 100_000) is None
-    assert math.isclose(read_score('{"a":' * 10 + "1" + "}" * 10 + '{"score": 4}').score, 4.0)  # type: ignore[union-attr]
+    assert read_score('{"a":' * 10 + "1" + "}" * 10 + '{"score": 4}') == JudgeResult(4.0)

@@ -13,6 +13,10 @@ def agent(prompt: str) -> str:
     return prompt
 
 
+def defaults(arguments: dict[str, Any], **others: Any) -> dict[str, Any]:
+    return {**others, **arguments}
+
+
 class AgentClass:
     def chat(self, prompt: str) -> str:
         return prompt
@@ -40,13 +44,17 @@ class AgentClass:
         ({"model": None}, TypeError, "model must be a string, got None"),
         ({"judge": 8}, TypeError, "judge must have a method run or run_async, got 8"),
         ({"judge": "x" * 100}, TypeError, "got '" + "x" * 79 + "..."),
-        ({"agent": None}, TypeError, "agent must be a function, another callable, or an instance with one of"),
+        (
+            {"agent": None},
+            TypeError,
+            "agent must be a function, another callable, or an instance with one of",
+        ),
         ({"agent": AgentClass}, TypeError, "agent must be a function, another callable, or an instance"),
     ],
 )
 def test_a_wrong_argument_of_the_loop(arguments: dict[str, Any], error: type[Exception], text: str):
     with pytest.raises(error) as caught:
-        EvaluationLoop(**{"agent": agent, "criteria": "", **arguments})
+        EvaluationLoop(**defaults(arguments, agent=agent, criteria=""))
 
     assert text in str(caught.value)
 
@@ -79,7 +87,7 @@ def test_any_finite_number_is_a_threshold(threshold: Any):
 )
 def test_a_wrong_argument_of_the_goal_loop(arguments: dict[str, Any], error: type[Exception], text: str):
     with pytest.raises(error) as caught:
-        GoalLoop(**{"agent": agent, "goal": "Reach it.", **arguments})
+        GoalLoop(**defaults(arguments, agent=agent, goal="Reach it."))
 
     assert text in str(caught.value)
 
@@ -101,7 +109,7 @@ def test_a_wrong_argument_of_the_judge(arguments: dict[str, Any], error: type[Ex
 
 def test_constraints_are_a_list():
     with pytest.raises(TypeError) as caught:
-        GoalCriteria(constraints="none")  # type: ignore[arg-type]
+        GoalCriteria(**defaults({"constraints": "none"}))
 
     assert str(caught.value) == "constraints must be a list of strings, got 'none'"
 

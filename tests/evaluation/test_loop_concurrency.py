@@ -42,7 +42,7 @@ def test_in_threads():
 
     loop = EvaluationLoop(agent, "", max_iterations=20, judge=CountingJudge())
     with ThreadPoolExecutor(RUNS) as pool:
-        results = list(pool.map(lambda number: loop.run(str(number)), range(RUNS)))
+        results = list(pool.map(loop.run, map(str, range(RUNS))))
 
     assert [result.score_history for result in results] == [expected(number) for number in range(RUNS)]
     assert [it.iteration for it in results[-1].iterations] == list(range(1, RUNS + 1))
@@ -71,9 +71,9 @@ async def test_in_tasks():
 async def test_goal_loops_in_tasks():
     async def agent(prompt: str) -> str:
         await asyncio.sleep(0)
-        return prompt.split("\n")[0] + (" again" if "not met yet" in prompt else "")
+        return prompt.partition("\n")[0] + (" again" if "not met yet" in prompt else "")
 
-    loop = GoalLoop(agent, "Reach it.", max_turns=3, judge=lambda output: output in {"0", "1", "2 again"})
+    loop = GoalLoop(agent, "Reach it.", max_turns=3, judge={"0", "1", "2 again"}.__contains__)
     results = await asyncio.gather(*(loop.run_async(str(number)) for number in range(4)))
 
     assert [(r.iterations, r.completion_reason) for r in results] == [

@@ -6,7 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from loop_parts import NotingAgent, ScriptedJudge, Verdict, both_ways, run_sync, series
+from loop_parts import (
+    NotingAgent,
+    Run,
+    ScriptedJudge,
+    Verdict,
+    both_ways,
+    never,
+    notes_of,
+    partial_of,
+    run_sync,
+    series,
+)
 
 from otel_loopeval.evaluation import EvaluationLoop, GoalLoop, IterationResult, StopLoop
 
@@ -41,7 +52,7 @@ def make_loop(where: str, error: BaseException) -> EvaluationLoop:
 
 @both_ways
 @pytest.mark.parametrize(("where", "scores"), [("agent", [3, 5]), ("metric", [3, 3]), ("judge", [3, 3])])
-def test_stop_loop_keeps_the_result_so_far(run, where, scores):
+def test_stop_loop_keeps_the_result_so_far(run: Run, where: str, scores: list[float]):
     result = run(make_loop(where, StopLoop()))
 
     assert result.score_history == scores
@@ -50,7 +61,7 @@ def test_stop_loop_keeps_the_result_so_far(run, where, scores):
 
 
 @both_ways
-def test_stop_loop_in_the_callback_keeps_the_iteration_that_it_saw(run):
+def test_stop_loop_in_the_callback_keeps_the_iteration_that_it_saw(run: Run):
     result = run(make_loop("on_iteration", StopLoop()))
 
     assert result.score_history == [3.0, 5.0, 4.0]
@@ -58,7 +69,7 @@ def test_stop_loop_in_the_callback_keeps_the_iteration_that_it_saw(run):
 
 
 @both_ways
-def test_stop_loop_before_the_first_score_gives_an_empty_result(run):
+def test_stop_loop_before_the_first_score_gives_an_empty_result(run: Run):
     def agent(_: str) -> str:
         raise StopLoop
 
@@ -70,7 +81,7 @@ def test_stop_loop_before_the_first_score_gives_an_empty_result(run):
 
 
 @both_ways
-def test_a_stopped_run_that_met_its_threshold_is_a_success(run):
+def test_a_stopped_run_that_met_its_threshold_is_a_success(run: Run):
     loop = EvaluationLoop(raising(StopLoop(), after=1), "", mode="review", metric=series(9))
 
     result = run(loop)
@@ -85,7 +96,9 @@ def test_a_run_that_is_not_stopped_says_nothing_about_it():
 @both_ways
 @pytest.mark.parametrize("where", ["agent", "metric", "judge"])
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt, asyncio.CancelledError, SystemExit])
-def test_any_other_exception_is_the_same_object_with_the_partial_result(run, where, kind):
+def test_any_other_exception_is_the_same_object_with_the_partial_result(
+    run: Run, where: str, kind: type[BaseException]
+):
     error = kind("boom", 7)
 
     with pytest.raises(kind) as caught:
@@ -95,54 +108,54 @@ def test_any_other_exception_is_the_same_object_with_the_partial_result(run, whe
     assert error.args == ("boom", 7)
     assert error.__cause__ is None
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)][-1] == "part"
-    partial = error.partial_result
+    partial = partial_of(error)
     assert partial.num_iterations == 2
     assert partial.metadata == {"partial": True}
     assert (partial.final_score, partial.success) == ({"agent": 5.0}.get(where, 3.0), False)
 
 
 @both_ways
-def test_a_base_exception_in_the_callback_propagates(run):
+def test_a_base_exception_in_the_callback_propagates(run: Run):
     error = KeyboardInterrupt()
 
     with pytest.raises(KeyboardInterrupt) as caught:
         run(make_loop("on_iteration", error))
 
     assert caught.value is error
-    assert error.partial_result.num_iterations == 3  # type: ignore[attr-defined]
+    assert partial_of(error).num_iterations == 3
 
 
 @both_ways
-def test_the_note_holds_counts_and_scores_and_no_output(run):
+def test_the_note_holds_counts_and_scores_and_no_output(run: Run):
     error = RuntimeError("boom")
 
     with pytest.raises(RuntimeError):
         run(EvaluationLoop(raising(error, after=2, value="secret"), "", metric=series(3, 5.5)))
 
-    assert error.__notes__ == ["evaluation loop: 2 iteration(s) completed, scores [3, 5.5]"]  # type: ignore[attr-defined]
+    assert notes_of(error) == ["evaluation loop: 2 iteration(s) completed, scores [3, 5.5]"]
 
 
 def test_notes_that_are_there_stay_and_none_comes_twice():
     error = RuntimeError("boom")
-    error.__notes__ = ["mine"]  # type: ignore[attr-defined]
+    vars(error)["__notes__"] = ["mine"]
     loop = EvaluationLoop(raising(error, after=0), "", metric=series())
 
     for _ in range(2):
         with pytest.raises(RuntimeError):
             loop.run("task")
 
-    assert error.__notes__ == ["mine", "evaluation loop: 0 iteration(s) completed, scores []"]  # type: ignore[attr-defined]
+    assert notes_of(error) == ["mine", "evaluation loop: 0 iteration(s) completed, scores []"]
 
 
 @both_ways
-def test_an_exception_that_takes_no_attributes_still_passes(run):
-    class Stubborn(Exception):
+def test_an_exception_that_takes_no_attributes_still_passes(run: Run):
+    class StubbornError(Exception):
         def __setattr__(self, name: str, value: Any) -> None:
             raise TypeError("no attributes")
 
-    error = Stubborn("boom")
+    error = StubbornError("boom")
 
-    with pytest.raises(Stubborn) as caught:
+    with pytest.raises(StubbornError) as caught:
         run(EvaluationLoop(raising(error, after=0), "", metric=series()))
 
     assert caught.value is error
@@ -150,13 +163,13 @@ def test_an_exception_that_takes_no_attributes_still_passes(run):
 
 def test_the_outer_loop_reports_its_own_partial_result():
     inner = EvaluationLoop(raising(RuntimeError("boom"), after=1), "", metric=series(4))
-    outer = EvaluationLoop(lambda prompt: inner.run(prompt).final_output, "", metric=series(6))
+    outer = EvaluationLoop(inner, "", metric=series(6))
 
     with pytest.raises(RuntimeError) as caught:
         outer.run("task")
 
-    assert caught.value.partial_result.num_iterations == 0  # type: ignore[attr-defined]
-    assert caught.value.__notes__ == [  # type: ignore[attr-defined]
+    assert partial_of(caught.value).num_iterations == 0
+    assert notes_of(caught.value) == [
         "evaluation loop: 1 iteration(s) completed, scores [4]",
         "evaluation loop: 0 iteration(s) completed, scores []",
     ]
@@ -177,7 +190,7 @@ async def test_a_cancelled_task_carries_what_it_had():
 
     with pytest.raises(asyncio.CancelledError) as caught:
         await task
-    assert caught.value.partial_result.score_history == [3.0]  # type: ignore[attr-defined]
+    assert partial_of(caught.value).score_history == [3.0]
 
 
 async def test_a_timeout_stays_a_timeout():
@@ -210,37 +223,41 @@ async def test_stop_iteration_in_a_worker_thread_does_not_hang():
 
 @both_ways
 @pytest.mark.parametrize("where", ["agent", "judge", "callback"])
-def test_stop_loop_ends_a_goal_loop_too(run, where):
+def test_stop_loop_ends_a_goal_loop_too(run: Run, where: str):
     def stop(_: Any) -> Any:
         raise StopLoop
 
     loop = GoalLoop(
-        stop if where == "agent" else lambda _: "out",
+        stop if where == "agent" else series("out"),
         "Reach it.",
-        judge=stop if where == "judge" else lambda _: False,
+        judge=stop if where == "judge" else never,
         on_iteration=stop if where == "callback" else None,
     )
 
     result = run(loop)
 
-    assert (result.success, result.completion_reason, result.metadata) == (False, "stopped", {"stopped": True})
+    assert (result.success, result.completion_reason, result.metadata) == (
+        False,
+        "stopped",
+        {"stopped": True},
+    )
     assert result.iterations == (1 if where == "callback" else 0)
 
 
 @both_ways
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_an_exception_in_a_goal_loop_carries_the_turns(run, kind):
+def test_an_exception_in_a_goal_loop_carries_the_turns(run: Run, kind: type[BaseException]):
     error = kind("boom")
-    loop = GoalLoop(raising(error, after=2, value="secret"), "Reach it.", judge=lambda _: False)
+    loop = GoalLoop(raising(error, after=2, value="secret"), "Reach it.", judge=never)
 
     with pytest.raises(kind) as caught:
         run(loop)
 
     assert caught.value is error
-    partial = error.partial_result  # type: ignore[union-attr]
+    partial = partial_of(error)
     assert (partial.iterations, partial.success, partial.completion_reason) == (2, False, "error")
     assert (partial.error, partial.metadata) == (kind.__name__, {"partial": True})
-    assert error.__notes__ == ["goal loop: 2 turn(s) completed, goal not met"]  # type: ignore[union-attr]
+    assert notes_of(error) == ["goal loop: 2 turn(s) completed, goal not met"]
 
 
 def test_stop_loop_is_not_caught_by_the_agents_own_except():
@@ -270,4 +287,4 @@ def test_iterations_are_immutable_records():
     EvaluationLoop(NotingAgent(), "", metric=series(9), on_iteration=seen.append).run("task")
 
     with pytest.raises(AttributeError):
-        seen[0].score = 10.0  # type: ignore[misc]
+        setattr(seen[0], "score", 10.0)  # noqa: B010  # a type checker would refuse the plain form

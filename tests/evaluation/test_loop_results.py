@@ -155,7 +155,9 @@ def test_the_report_is_markdown():
         total_duration_seconds=1.234,
     )
 
-    assert result.final_report == """\
+    assert (
+        result.final_report
+        == """\
 # Evaluation Loop Report
 
 - **Status**: failed
@@ -193,6 +195,7 @@ def test_the_report_is_markdown():
 
 - Add detail.
 """
+    )
 
 
 @pytest.mark.parametrize(("success", "word"), [(True, "success"), (False, "failed")])

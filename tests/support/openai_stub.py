@@ -98,6 +98,22 @@ def asks_about_goal(request: JsonObject) -> bool:
     return '{"verdict":' in prompt_text(request)
 
 
+def environment_for(port: int) -> dict[str, str]:
+    """Variables with which OpenAI clients and praisonaiagents use a stub on loopback and nothing else."""
+    base_url = f"http://127.0.0.1:{port}/v1"
+    return {
+        "OPENAI_API_KEY": "stub-key",
+        "OPENAI_BASE_URL": base_url,
+        "OPENAI_API_BASE": base_url,
+        "OPENAI_MODEL_NAME": "gpt-4o-mini",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "PRAISONAI_TELEMETRY_DISABLED": "true",
+        "DO_NOT_TRACK": "true",
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
+    }
+
+
 class OpenAIStub:
     """The server. A context manager; also usable with ``start()`` and ``close()``.
 
@@ -173,17 +189,7 @@ class OpenAIStub:
 
     def environment(self) -> dict[str, str]:
         """Variables with which OpenAI clients and praisonaiagents use this server and nothing else."""
-        return {
-            "OPENAI_API_KEY": "stub-key",
-            "OPENAI_BASE_URL": self.base_url,
-            "OPENAI_API_BASE": self.base_url,
-            "OPENAI_MODEL_NAME": "gpt-4o-mini",
-            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            "PRAISONAI_TELEMETRY_DISABLED": "true",
-            "DO_NOT_TRACK": "true",
-            "NO_PROXY": "127.0.0.1,localhost",
-            "no_proxy": "127.0.0.1,localhost",
-        }
+        return environment_for(self.port)
 
     def reply_to(self, request: JsonObject, headers: dict[str, str]) -> Reply:
         """Record a request and decide its reply."""
