@@ -21,7 +21,10 @@ def print_verdict(pipeline: "Pipeline", run: "LoopRun", verdict: "Verdict") -> N
     try:
         stream = sys.stderr  # looked up each time: Jupyter and test runners replace it
         if stream is not None:
-            stream.write(format_line(run, verdict) + "\n")
+            line = format_line(run, verdict) + "\n"
+            encoding = getattr(stream, "encoding", None) or "utf-8"
+            # The real stderr escapes what it cannot encode; what replaces it may raise instead.
+            stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
             stream.flush()
     except Exception as error:  # noqa: BLE001 - a closed or broken stderr is no reason to fail
         swallow("console", error)
