@@ -15,7 +15,7 @@ from otel_loopeval.health import GuardEvent, guard_event_of
 from otel_loopeval.instrumentation.evaluation import loop_settings
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape, read_loop_result, read_verdict
-from otel_loopeval.otel.errors import swallow
+from otel_loopeval.otel.errors import guarded
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run, record_guard_event
 
@@ -68,13 +68,28 @@ def patch_detector(module: Any, patches: Patches) -> None:
     firing: WeakSet[Any] = WeakSet()
     detector = module.DoomLoopDetector
 
+    @guarded("praisonai.detector")
+    def acts(detector: Any) -> None:
+        firing.discard(detector)
+
+    @guarded("praisonai.detector")
+    def acted(detector: Any) -> None:
+        if detector not in firing:
+            alarmed.discard(detector)
+
+    @guarded("praisonai.detector")
+    def fired(detector: Any) -> None:
+        firing.add(detector)
+        if patches.active and detector not in alarmed and not _in_loop_guard.get():
+            alarmed.add(detector)
+            _report(detector)
+
     def record_action(original: Any) -> Any:
         @functools.wraps(original)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-            firing.discard(self)
+            acts(self)
             result = original(self, *args, **kwargs)
-            if self not in firing:
-                alarmed.discard(self)
+            acted(self)
             return result
 
         return wrapper
@@ -83,13 +98,7 @@ def patch_detector(module: Any, patches: Patches) -> None:
         @functools.wraps(original)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(self, *args, **kwargs)
-            try:
-                firing.add(self)
-                if patches.active and self not in alarmed and not _in_loop_guard.get():
-                    alarmed.add(self)
-                    _report(self)
-            except Exception as error:  # noqa: BLE001 - the guard
-                swallow("praisonai.detector", error)
+            fired(self)
             return result
 
         return wrapper

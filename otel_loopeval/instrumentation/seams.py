@@ -19,7 +19,7 @@ from opentelemetry.context import get_current
 from otel_loopeval import semconv
 from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.errors import swallow
-from otel_loopeval.otel.live import Iteration, Run
+from otel_loopeval.otel.live import Iteration, Run, leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,7 @@ class LoopSeams:
         if is_async:
 
             async def run_async(subject: Any, *args: Any, **kwargs: Any) -> Any:
+                outer = get_current()
                 run, owns = self._open_run(subject)
                 try:
                     result = original(subject, *args, **kwargs)
@@ -126,20 +127,29 @@ class LoopSeams:
                 except BaseException as error:
                     self._close_run(run, owns=owns, error=error)
                     raise
-                self._close_run(run, owns=owns, result=result)
-                return result
+                else:
+                    self._close_run(run, owns=owns, result=result)
+                    return result
+                finally:
+                    if owns:
+                        leave(run, outer)
 
             return run_async
 
         def run_sync(subject: Any, *args: Any, **kwargs: Any) -> Any:
+            outer = get_current()
             run, owns = self._open_run(subject)
             try:
                 result = original(subject, *args, **kwargs)
             except BaseException as error:
                 self._close_run(run, owns=owns, error=error)
                 raise
-            self._close_run(run, owns=owns, result=result)
-            return result
+            else:
+                self._close_run(run, owns=owns, result=result)
+                return result
+            finally:
+                if owns:
+                    leave(run, outer)
 
         return run_sync
 
@@ -229,14 +239,14 @@ class LoopSeams:
                 return None
             run: Run = node.run
             run.end_iterations()
+            run.check_stop()
             number = kwargs.get("iteration", args[1] if len(args) > 1 else None)
             it = Iteration(run, number if isinstance(number, int) and not isinstance(number, bool) else None)
+            it.begin()
+            it.producing = True
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("seams.open_iteration", error)
             return None
-        run.check_stop()
-        it.begin()
-        it.producing = True
         return it
 
     def _wrap_score(self, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 _logger = logging.getLogger("otel_loopeval")
 
@@ -51,17 +51,25 @@ def swallow(place: str, error: Exception) -> None:
         pass
 
 
-def guarded(place: str) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
-    """Decorate a function so that its errors are swallowed and it returns None instead."""
+@overload
+def guarded(place: str, default: None = None) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
+
+@overload
+def guarded(place: str, default: R) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def guarded(place: str, default: Any = None) -> Any:
+    """Decorate a function so that its errors are swallowed and it returns ``default`` instead."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             try:
                 return function(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - the guard
                 swallow(place, error)
-                return None
+                return default
 
         return wrapper
 

@@ -17,7 +17,7 @@ from otel_loopeval.evaluation.stop import StopLoop
 from otel_loopeval.health import LoopHealthResult, guard_event_of
 from otel_loopeval.otel import _sdk, doom, emission
 from otel_loopeval.otel.console import print_verdict
-from otel_loopeval.otel.errors import swallow, warn_once
+from otel_loopeval.otel.errors import guarded, swallow, warn_once
 from otel_loopeval.otel.pipeline import Pipeline, open_spans
 from otel_loopeval.runs.dialects.own import root_name
 from otel_loopeval.runs.run import IterationState, LoopRun
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from otel_loopeval.detect import ModelOutput, Observation, ToolCall, UserMessage
 
 _EMPTY = Context()
+_UNKNOWN_HEALTH = LoopHealthResult(0, 0, doom_loop_fired=False, guard_interventions=0, total_duration_s=0.0)
 
 
 class _Node:
@@ -36,19 +37,17 @@ class _Node:
     node in the parent context, that the span is fed by its owner.
     """
 
-    __slots__ = ("_context", "_previous", "_span_id", "span")
+    __slots__ = ("_context", "_span_id", "span")
 
     def __init__(self) -> None:
         self.span: Span | None = None
         self._span_id: int | None = None
         self._context: Context | None = None
-        self._previous: Context | None = None
 
     def _enter(
         self, tracer: Any, name: str, parent: Context, attributes: dict[str, Any], start_ns: int
     ) -> None:
         """Start the span and make it and this node current."""
-        self._previous = get_current()
         start_context = _sdk.context_with(parent, _sdk.RUN_KEY, self)
         span = tracer.start_span(name, start_context, attributes=attributes, start_time=start_ns)
         self.span = span
@@ -58,21 +57,21 @@ class _Node:
             open_spans[span_id] = self  # type: ignore[assignment]
         attach(self._context)
 
-    def _leave(self) -> None:
-        """Make what was current before current again.
 
-        Not by detaching a token: a token is refused in another context than it was made in, loudly, and
-        loops may end elsewhere than they began. Where this node is not current, nothing is done.
-        """
-        if self._span_id is not None:
-            open_spans.pop(self._span_id, None)
-        if self._previous is not None and _inside(get_current().get(_sdk.RUN_KEY), self):
-            attach(self._previous)
+def leave(node: _Node | None, outer: Context) -> None:
+    """Make the context current again in which a run or iteration began.
 
-
-def _inside(current: Any, node: _Node) -> bool:
-    """Whether the current node is the node itself or an iteration of it."""
-    return current is node or (isinstance(current, Iteration) and current.run is node)
+    Whoever made it begin keeps that context and calls this, whatever else may have gone wrong with it. A
+    run does not keep it: runs that are begun and abandoned one after the other would keep each other alive.
+    No token is detached: a token is refused in another context than it was made in, loudly, and loops may
+    end elsewhere than they began. Where the node is not current, nothing is done.
+    """
+    try:
+        current: Any = get_current().get(_sdk.RUN_KEY)
+        if node is not None and (current is node or (isinstance(current, Iteration) and current.run is node)):
+            attach(outer)
+    except Exception as error:  # noqa: BLE001 - the guard
+        swallow("leave", error)
 
 
 class Run(_Node):
@@ -112,6 +111,7 @@ class Run(_Node):
         return self.state.mode
 
     @property
+    @guarded("run.threshold", semconv.DEFAULT_THRESHOLD)
     def threshold(self) -> float:
         """Threshold that the run is judged by, on the judge's scale."""
         return effective_threshold(self.state, self._pipeline.options.policy)
@@ -122,11 +122,13 @@ class Run(_Node):
         return [iteration.score for iteration in self.state.iterations]
 
     @property
+    @guarded("run.doom_loop_fired", default=False)
     def doom_loop_fired(self) -> bool:
         """Whether a doom loop has fired in this run or in a run inside it."""
         return self.state.doom_loop_fired
 
     @property
+    @guarded("run.health", _UNKNOWN_HEALTH)
     def health(self) -> LoopHealthResult:
         """The run's health as if it ended now."""
         return self._pipeline.tracker.look(self.state, time_ns()).health
@@ -161,10 +163,12 @@ class Run(_Node):
         """Make the loop end at its next seam, by raising ``StopLoop`` there."""
         self._stop = stop or StopLoop()
 
+    @guarded("run.guard_event")
     def record_guard_event(self, event: Any) -> None:
         """Record that a guard stepped in; see :func:`otel_loopeval.record_guard_event`."""
-        self._record(event, self.iteration)
+        self._record(event)
 
+    @guarded("run.observe")
     def observe(self, step: "ToolCall | ModelOutput | UserMessage") -> "Observation | None":
         """Show a step to the run's doom-loop detector.
 
@@ -174,19 +178,15 @@ class Run(_Node):
         Returns:
             What the detector made of it; None if detectors are off, or on an error of ours.
         """
-        try:
-            if not self._pipeline.options.detectors:
-                return None
-            if self._detector is None:
-                from otel_loopeval.detect import DoomLoopDetector  # noqa: PLC0415 - only runs with steps
-
-                self._detector = DoomLoopDetector()
-            observation: Observation = self._detector.observe(step)
-        except Exception as error:  # noqa: BLE001 - the guard
-            swallow("run.observe", error)
+        if not self._pipeline.options.detectors:
             return None
+        if self._detector is None:
+            from otel_loopeval.detect import DoomLoopDetector  # noqa: PLC0415 - only runs with steps
+
+            self._detector = DoomLoopDetector()
+        observation: Observation = self._detector.observe(step)
         if observation.event is not None and observation.event.doom_loop:
-            self._record(observation.event, self.iteration)
+            self.record_guard_event(observation.event)
         return observation
 
     # What happens to it ----------------------------------------------------------------------------------
@@ -231,13 +231,14 @@ class Run(_Node):
             outcome: How it ended, where that does not follow from the error.
         """
         recorded = None if self._open else error  # the innermost span records it
-        self.end_iterations(error)
         try:
-            self._leave()
+            if self._span_id is not None:
+                open_spans.pop(self._span_id, None)
+            self.end_iterations(error)
         except Exception as problem:  # noqa: BLE001 - the guard
-            swallow("run.leave", problem)
+            swallow("run.end_iterations", problem)
         state, span, context = self.state, self.span or INVALID_SPAN, self._context or _EMPTY
-        failed = _fails(error, state)
+        failed = False
         ended_ns = time_ns()
         verdict = None
         try:
@@ -251,6 +252,7 @@ class Run(_Node):
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("run.judge", problem)
         try:
+            failed = _fails(error, state)
             if failed and error is not None:
                 emission.mark_failed(span, error, record=recorded is not None)
         except Exception as problem:  # noqa: BLE001 - the guard
@@ -267,7 +269,7 @@ class Run(_Node):
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("run.count", problem)
         # The context holds the run and the run held the context; the state and the run hold each other.
-        self._context = self._previous = None
+        self._context = None
         state.owner = None
 
     def end_iterations(self, error: BaseException | None = None) -> None:
@@ -287,7 +289,6 @@ class Run(_Node):
 
     def abandon(self) -> None:
         """Let go of everything that keeps other runs alive: the tracker no longer follows this one."""
-        self._previous = None
         if self._span_id is not None:
             open_spans.pop(self._span_id, None)
 
@@ -304,31 +305,27 @@ class Run(_Node):
             stop, self._stop = self._stop, None
             raise stop
 
-    def _record(self, event: Any, iteration: "Iteration | None") -> None:
-        try:
-            state = self.state
-            if state.closed:
-                return
-            now_ns = time_ns()
-            iteration_state = None if iteration is None else iteration.iteration_state
-            guard_event = state.stamp(guard_event_of(event), now_ns, iteration_state)
-            with self._pipeline.tracker.lock:
-                fired = state.add_guard_event(guard_event)
-            span = (self.span if iteration is None else iteration.span) or INVALID_SPAN
-            context = self._context or _EMPTY
-            if fired or state.interventions <= _GUARD_EVENTS_ON_SPANS:
-                emission.emit(
-                    self._pipeline.options.events,
-                    span,
-                    self._pipeline.logger,
-                    context,
-                    semconv.EVENT_GUARD,
-                    emission.guard_event(guard_event),
-                    guard_event.time_ns or now_ns,
-                )
-        except Exception as error:  # noqa: BLE001 - the guard
-            swallow("run.guard_event", error)
+    def _record(self, event: Any) -> None:
+        state, iteration = self.state, self.iteration
+        if state.closed:
             return
+        now_ns = time_ns()
+        iteration_state = None if iteration is None else iteration.iteration_state
+        guard_event = state.stamp(guard_event_of(event), now_ns, iteration_state)
+        with self._pipeline.tracker.lock:
+            fired = state.add_guard_event(guard_event)
+        span = (self.span if iteration is None else iteration.span) or INVALID_SPAN
+        context = self._context or _EMPTY
+        if fired or state.interventions <= _GUARD_EVENTS_ON_SPANS:
+            emission.emit(
+                self._pipeline.options.events,
+                span,
+                self._pipeline.logger,
+                context,
+                semconv.EVENT_GUARD,
+                emission.guard_event(guard_event),
+                guard_event.time_ns or now_ns,
+            )
         doom.announce(self._pipeline, state, guard_event, context, fired=fired)
 
 
@@ -341,18 +338,31 @@ class Iteration(_Node):
     """One iteration of a run.
 
     Attributes:
-        run: The run, or None outside of any run: then everything here does nothing.
+        run: The run, or None outside of any run: then nothing goes out, and the score is only kept.
         output: What the agent answered. Not exported; our detectors look for repetition in it.
         reasoning: The judge's explanation. Exported only with content capture.
         findings: The judge's findings or suggestions; only their number is exported.
     """
 
-    __slots__ = ("_number", "findings", "iteration_state", "output", "producing", "reasoning", "run", "scoring")
+    __slots__ = (
+        "_number",
+        "_previous",
+        "_score",
+        "findings",
+        "iteration_state",
+        "output",
+        "producing",
+        "reasoning",
+        "run",
+        "scoring",
+    )
 
     def __init__(self, run: Run | None, number: int | None = None) -> None:
         super().__init__()
         self.run = run
         self._number = number
+        self._previous: Context | None = None  # what was current before; an iteration ends before its run
+        self._score: float | None = None
         self.iteration_state: IterationState | None = None
         self.output: str | None = None
         self.reasoning: str | None = None
@@ -375,19 +385,22 @@ class Iteration(_Node):
     def score(self) -> float:
         """Its score on the judge's scale; 0.0 as long as it has none, so that comparisons work."""
         state = self.iteration_state
-        return 0.0 if state is None or state.score is None else state.score
+        score = self._score if state is None else state.score
+        return 0.0 if score is None else score
 
     @score.setter
     def score(self, value: Any) -> None:
-        state = self.iteration_state
-        if state is None:
-            return
         try:
             number = float(value)
         except Exception:  # noqa: BLE001 - a score comes from a judge, which may answer anything
-            warn_once("otel-loopeval: a score must be a number, got a %s; the iteration counts as not scored", type(value).__name__)
+            warn_once(
+                "otel-loopeval: a score must be a number, got a %s; the iteration counts as not scored",
+                type(value).__name__,
+            )
             return
-        state.score = number if math.isfinite(number) else None
+        self._score = number if math.isfinite(number) else None
+        if self.iteration_state is not None:
+            self.iteration_state.score = self._score
 
     def begin(self) -> None:
         """Start the iteration and its span."""
@@ -399,6 +412,7 @@ class Iteration(_Node):
             now_ns = time_ns()
             iteration_state = self.iteration_state = state.begin_iteration(now_ns, self._number)
             run._open.append(self)  # noqa: SLF001 - one thing in two classes
+            self._previous = get_current()
             self._enter(
                 run._pipeline.tracer(run._scope),  # noqa: SLF001
                 semconv.SPAN_ITERATION,
@@ -420,13 +434,16 @@ class Iteration(_Node):
         run, span, state = self.run, self.span, self.iteration_state
         if run is None or span is None or state is None:
             return
+        if self._previous is not None:
+            leave(self, self._previous)
         try:
             if self not in run._open:  # noqa: SLF001
-                return
+                return  # it has ended before, with its run
             run._open.remove(self)  # noqa: SLF001
-            self._leave()
+            if self._span_id is not None:
+                open_spans.pop(self._span_id, None)
         except Exception as problem:  # noqa: BLE001 - the guard
-            swallow("iteration.leave", problem)
+            swallow("iteration.close", problem)
         ended_ns = time_ns()
         try:
             run.state.active_ns = ended_ns
@@ -442,7 +459,7 @@ class Iteration(_Node):
             span.end(ended_ns)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("iteration.end_span", problem)
-        self._context = self._previous = None
+        self._context = None
 
     def _tell(self, run: Run, state: IterationState, span: Span, ended_ns: int) -> None:
         pipeline = run._pipeline  # noqa: SLF001

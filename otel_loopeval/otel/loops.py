@@ -7,21 +7,26 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from opentelemetry import trace
-from opentelemetry.context import get_current
+from opentelemetry.context import Context, get_current
 
 from otel_loopeval import semconv
 from otel_loopeval.evaluation.stop import StopLoop
 from otel_loopeval.health import guard_event_of
 from otel_loopeval.otel import _sdk, emission, lifecycle, stepping
-from otel_loopeval.otel.errors import guarded
-from otel_loopeval.otel.live import Iteration, Run
+from otel_loopeval.otel.errors import guarded, swallow
+from otel_loopeval.otel.live import Iteration, Run, leave
 from otel_loopeval.otel.options import checked_choice, checked_count, checked_number
-from otel_loopeval.otel.pipeline import Pipeline, registry
+from otel_loopeval.otel.pipeline import Pipeline, inert_pipeline, registry
 from otel_loopeval.runs.run import LoopRun
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+NO_RUN = Run(inert_pipeline(), LoopRun(semconv.AGENT_UNKNOWN, started_ns=time_ns()))
+"""What a program gets where its run could not begin because of an error of ours: nothing comes of it."""
+NO_RUN.state.closed = True
 
+
+@guarded("current_run")
 def current_run() -> Run | None:
     """The run that the calling code is in, or None.
 
@@ -32,6 +37,7 @@ def current_run() -> Run | None:
     return None if node is None else node.run
 
 
+@guarded("record_guard_event")
 def record_guard_event(event: Any) -> None:
     """Record that a guard stepped in, on the current run.
 
@@ -47,7 +53,6 @@ def record_guard_event(event: Any) -> None:
         _record_outside(event)
 
 
-@guarded("record_guard_event")
 def _record_outside(event: Any) -> None:
     pipeline = registry.current()
     guard_event = guard_event_of(event)
@@ -93,6 +98,12 @@ def begin_run(
     run = Run(pipeline or registry.current(), state, scope)
     run.begin()
     return run
+
+
+def _checked_text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}")
+    return value
 
 
 class loop:  # noqa: N801 - reads as a statement: `with loop("writer") as run:`
@@ -143,44 +154,52 @@ class loop:  # noqa: N801 - reads as a statement: `with loop("writer") as run:`
         max_wasted_iterations: int | None = None,
         token_budget: int | None = None,
     ) -> None:
-        for name, text in (("agent", agent), ("conversation_id", conversation_id), ("id", id)):
-            if text is not None and not isinstance(text, str):  # type: ignore[redundant-expr]
-                raise TypeError(f"{name} must be a string, got {text!r}")
-        if not isinstance(framework, str):  # type: ignore[redundant-expr]
-            raise TypeError(f"framework must be a string, got {framework!r}")
-        self._agent = agent
-        self._id = id
-        self._settings: dict[str, Any] = {
-            "mode": checked_choice("mode", mode, semconv.MODES),
-            "framework": framework,
-            "conversation_id": conversation_id,
-            "threshold": None if threshold is None else checked_number("threshold", threshold),
-        }
-        for name, count in (
-            ("max_iterations", max_iterations),
-            ("max_wasted_iterations", max_wasted_iterations),
-            ("token_budget", token_budget),
-        ):
-            self._settings[name] = None if count is None else checked_count(name, count)
-        self._runs: list[Run] = []
+        self._agent = agent if agent is None else _checked_text("agent", agent)
+        self._id = id if id is None else _checked_text("id", id)
+        self._settings: dict[str, Any] = {"mode": checked_choice("mode", mode, semconv.MODES)}
+        if framework is not semconv.FRAMEWORK_OWN:
+            self._settings["framework"] = _checked_text("framework", framework)
+        if threshold is not None:
+            self._settings["threshold"] = checked_number("threshold", threshold)
+        if max_iterations is not None:
+            self._settings["max_iterations"] = checked_count("max_iterations", max_iterations)
+        if conversation_id is not None:
+            self._settings["conversation_id"] = _checked_text("conversation_id", conversation_id)
+        if max_wasted_iterations is not None:
+            self._settings["max_wasted_iterations"] = checked_count(
+                "max_wasted_iterations", max_wasted_iterations
+            )
+        if token_budget is not None:
+            self._settings["token_budget"] = checked_count("token_budget", token_budget)
+        self._entered: dict[Run, Context] = {}  # with the context that was current before
 
     def __enter__(self) -> Run:
-        run = self._begin(self._agent or semconv.AGENT_UNKNOWN)
-        self._runs.append(run)
+        outer = get_current()
+        try:
+            run = self._begin(self._agent or semconv.AGENT_UNKNOWN)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("loop.enter", error)
+            return NO_RUN
+        self._entered[run] = outer
         return run
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        run = current_run()
-        # One loop object may be entered in several threads at once: leave the run that is current here.
-        while run is not None and run not in self._runs:
-            parent = run.state.parent
-            run = None if parent is None else parent.owner
-        if run is None:
-            run = self._runs[-1]
-        self._runs.remove(run)
-        run.end(error)
+        entered = self._entered
+        if entered:
+            run = next(reversed(entered))
+            if len(entered) > 1:
+                # One loop object may be entered in several threads at once: leave the run that is current here.
+                found = current_run()
+                while found is not None and found not in entered:
+                    found = None if found.state.parent is None else found.state.parent.owner
+                run = found or run
+            leave(run, entered.pop(run))
+            try:
+                run.end(error)
+            except Exception as problem:  # noqa: BLE001 - the guard
+                swallow("loop.exit", problem)
         return isinstance(error, StopLoop)
 
     async def __aenter__(self) -> Run:
@@ -222,22 +241,27 @@ class iteration(Iteration):  # noqa: N801 - reads as a statement: `with iteratio
         return super().__new__(cls)
 
     def __init__(self, number: int | None = None) -> None:
-        if number is not None:
-            checked_count("number", number)
-        super().__init__(current_run(), number)
+        super().__init__(None, number if number is None else checked_count("number", number))
 
     def __enter__(self) -> "iteration":
-        if self.run is not None:
-            self.run.check_stop()
-        self.begin()
+        try:
+            self.run = current_run()
+            if self.run is not None:
+                self.run.check_stop()
+                self.begin()
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("iteration.enter", error)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.end(error)
-        if error is None and self.run is not None:
-            self.run.check_stop()
+        try:
+            self.end(error)
+            if error is None and self.run is not None:
+                self.run.check_stop()
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("iteration.exit", problem)
 
     async def __aenter__(self) -> "iteration":
         return self.__enter__()
@@ -259,5 +283,3 @@ def _begin_iteration(number: int | None) -> Iteration:
         it.run.check_stop()
     it.begin()
     return it
-
-

@@ -126,10 +126,10 @@ class Pipeline:
             run.owner.abandon()
 
 
-def _inert_pipeline(options: Options) -> Pipeline:
+def inert_pipeline(options: Options | None = None) -> Pipeline:
     """A pipeline that judges runs, since programs act on the verdict, and emits nothing."""
     return Pipeline(
-        replace(options, on_doom_loop=None, console=False, sigterm=False),
+        replace(options or Options(), on_doom_loop=None, console=False, sigterm=False),
         NoOpTracerProvider(),
         NoOpMeterProvider(),
         _logs.NoOpLoggerProvider(),
@@ -148,7 +148,11 @@ class Registry:
         self._inert: Pipeline | None = None
 
     def configure(
-        self, options: Options, tracer_provider: Any = None, meter_provider: Any = None, logger_provider: Any = None
+        self,
+        options: Options,
+        tracer_provider: Any = None,
+        meter_provider: Any = None,
+        logger_provider: Any = None,
     ) -> None:
         """Use these options and providers from now on, for pipelines that exist too."""
         with self._lock:
@@ -164,7 +168,7 @@ class Registry:
             self._latest = None
             for pipeline in self._pipelines.values():
                 pipeline.active = False
-            self._inert = _inert_pipeline(self._options or Options())
+            self._inert = inert_pipeline(self._options)
 
     def reset(self) -> None:
         """Forget every provider, pipeline and option, as if the process had just begun: for tests."""
@@ -188,7 +192,7 @@ class Registry:
             pipeline = self.of(provider)
         except Exception as error:  # noqa: BLE001 - the guard: the loop goes on without telemetry
             errors.swallow("pipeline.current", error)
-            return _inert_pipeline(self._options or Options())
+            return inert_pipeline(self._options)
         self._latest = (provider, pipeline)
         return pipeline
 

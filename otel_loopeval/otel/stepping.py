@@ -8,21 +8,18 @@ itself is kept for its next step.
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from opentelemetry.context import Context, attach, get_current
+from opentelemetry.context import attach, get_current
 
 from otel_loopeval.evaluation.stop import StopLoop
+from otel_loopeval.otel.errors import guarded
+from otel_loopeval.otel.live import Iteration, Run, leave
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Opened(Protocol):
-    """A run or an iteration that has begun and has made itself current."""
-
-    def end(self, error: BaseException | None = None) -> None:
-        """End it."""
-        ...
+Opened = Run | Iteration
 
 
 def decorate(function: F, begin: Callable[[], Opened]) -> F:
@@ -41,17 +38,31 @@ def decorate(function: F, begin: Callable[[], Opened]) -> F:
     return functools.wraps(function)(wrapper)
 
 
+@guarded("stepping.begin")
+def _begin(begin: Callable[[], Opened]) -> Opened:
+    return begin()
+
+
+@guarded("stepping.end")
+def _end(opened: Opened | None, error: BaseException | None = None) -> None:
+    if opened is not None:
+        opened.end(error)
+
+
 def _function(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        opened = begin()
+        outer = get_current()
+        opened = _begin(begin)
         try:
             result = function(*args, **kwargs)
         except BaseException as error:
-            opened.end(error)
+            leave(opened, outer)
+            _end(opened, error)
             if isinstance(error, StopLoop):
                 return None
             raise
-        opened.end()
+        leave(opened, outer)
+        _end(opened)
         return result
 
     return wrapper
@@ -59,108 +70,96 @@ def _function(function: Callable[..., Any], begin: Callable[[], Opened]) -> Call
 
 def _coroutine(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
-        opened = begin()
+        outer = get_current()
+        opened = _begin(begin)
         try:
             result = await function(*args, **kwargs)
         except BaseException as error:
-            opened.end(error)
+            leave(opened, outer)
+            _end(opened, error)
             if isinstance(error, StopLoop):
                 return None
             raise
-        opened.end()
+        leave(opened, outer)
+        _end(opened)
         return result
 
     return wrapper
 
 
-class _Steps:
-    """The context of a generator's body, in place only while the body runs."""
-
-    def __init__(self, begin: Callable[[], Opened]) -> None:
-        self._begin = begin
-        self._opened: Opened | None = None
-        self._inner: Context | None = None
-        self._outer: Context | None = None
-
-    def __enter__(self) -> None:
-        self._outer = get_current()
-        if self._opened is None:
-            self._opened = self._begin()
-        elif self._inner is not None:
-            attach(self._inner)
-
-    def __exit__(self, *_: object) -> None:
-        self._inner = get_current()
-        if self._outer is not None:
-            attach(self._outer)
-
-    def end(self, error: BaseException | None) -> None:
-        """End what was opened, from within the body's context."""
-        if self._opened is None:
-            return
-        with self:
-            self._opened.end(error)
-
-
 def _generator(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        steps = _Steps(begin)
         body: Generator[Any, Any, Any] = function(*args, **kwargs)
         advance: Callable[[], Any] = functools.partial(next, body)
-        try:
-            while True:
-                try:
-                    with steps:
-                        value = advance()
-                except StopIteration as stop:
-                    steps.end(None)
-                    return stop.value
-                try:
-                    sent = yield value
-                except GeneratorExit:
-                    with steps:
-                        body.close()
-                    raise
-                except BaseException as error:  # noqa: BLE001 - it is thrown into the body, whatever it is
-                    advance = functools.partial(body.throw, error)
-                else:
-                    advance = functools.partial(body.send, sent)
-        except BaseException as error:
-            steps.end(error)
-            if isinstance(error, StopLoop):
-                return None
-            raise
+        opened = inner = left = None
+        begun = False
+        while True:
+            outer = get_current()
+            if inner is not None:
+                attach(inner)
+            elif not begun:
+                opened, begun = _begin(begin), True
+            try:
+                value = advance()
+                if left is not None:  # the body goes on though it was told to end
+                    _end(opened, left)
+            except StopIteration as stop:
+                _end(opened, left)
+                return stop.value
+            except BaseException as error:
+                _end(opened, error)
+                if isinstance(error, StopLoop):
+                    return None
+                raise
+            finally:
+                if opened is not None:
+                    inner = get_current()
+                    attach(outer)
+            try:
+                sent = yield value
+            except BaseException as error:  # noqa: BLE001 - it is thrown into the body, whatever it is
+                advance = functools.partial(body.throw, error)
+                left = error if isinstance(error, GeneratorExit) else None
+            else:
+                advance = functools.partial(body.send, sent)
 
     return wrapper
 
 
 def _async_generator(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        steps = _Steps(begin)
         body: AsyncGenerator[Any, Any] = function(*args, **kwargs)
         advance: Callable[[], Any] = body.__anext__
-        try:
-            while True:
-                try:
-                    with steps:
-                        value = await advance()
-                except StopAsyncIteration:
-                    steps.end(None)
-                    return
-                try:
-                    sent = yield value
-                except GeneratorExit:
-                    with steps:
-                        await body.aclose()
-                    raise
-                except BaseException as error:  # noqa: BLE001 - it is thrown into the body, whatever it is
-                    advance = functools.partial(body.athrow, error)
-                else:
-                    advance = functools.partial(body.asend, sent)
-        except BaseException as error:
-            steps.end(error)
-            if isinstance(error, StopLoop):
+        opened = inner = left = None
+        begun = False
+        while True:
+            outer = get_current()
+            if inner is not None:
+                attach(inner)
+            elif not begun:
+                opened, begun = _begin(begin), True
+            try:
+                value = await advance()
+                if left is not None:  # the body goes on though it was told to end
+                    _end(opened, left)
+            except StopAsyncIteration:
+                _end(opened, left)
                 return
-            raise
+            except BaseException as error:
+                _end(opened, error)
+                if isinstance(error, StopLoop):
+                    return
+                raise
+            finally:
+                if opened is not None:
+                    inner = get_current()
+                    attach(outer)
+            try:
+                sent = yield value
+            except BaseException as error:  # noqa: BLE001 - it is thrown into the body, whatever it is
+                advance = functools.partial(body.athrow, error)
+                left = error if isinstance(error, GeneratorExit) else None
+            else:
+                advance = functools.partial(body.asend, sent)
 
     return wrapper
