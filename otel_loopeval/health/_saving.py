@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from otel_loopeval.health.result import LoopHealthResult
@@ -18,12 +18,18 @@ class SaveResultsError(OSError):
     Attributes:
         path: Where it should have gone: the file, or the template if that cannot be filled in.
         result: The verdict.
+        errno: Error number of the cause, where it has one.
     """
 
-    def __init__(self, message: str, path: str, result: "LoopHealthResult | None" = None) -> None:
+    def __init__(self, message: str, path: str, result: "LoopHealthResult", errno: int | None = None) -> None:
         super().__init__(message)
         self.path = path
         self.result = result
+        self.errno = errno
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions come back from worker processes by their message alone, unless told otherwise.
+        return type(self), (str(self), self.path, self.result, self.errno)
 
 
 def check_template(template: str) -> None:
@@ -73,8 +79,9 @@ def save(result: "LoopHealthResult", template: str, *, name: str, eval_id: str) 
         path = template.format(name=name, eval_id=eval_id)
         _write(path, result.to_json() + "\n")
     except (OSError, ValueError) as error:
-        cause = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SaveResultsError(f"cannot save the results to {path!r}: {cause}", path, result) from error
+        cause, errno = (error.strerror, error.errno) if isinstance(error, OSError) else (str(error), None)
+        message = f"cannot save the results to {path!r}: {cause or error}"
+        raise SaveResultsError(message, path, result, errno) from error
 
 
 def _write(path: str, text: str) -> None:

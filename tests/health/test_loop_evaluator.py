@@ -3,8 +3,10 @@
 # praisonaiagents ships no types.
 
 import asyncio
+import errno
 import json
 import os
+import pickle
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -129,6 +131,14 @@ def test_a_failure_names_path_and_cause_and_keeps_the_verdict(tmp_path: Path) ->
     assert error.path == path
     assert error.result == LoopEvaluator().run(HEALTHY)
     assert isinstance(error.__cause__, OSError)
+
+
+def test_a_failure_survives_a_worker_process(tmp_path: Path) -> None:
+    with pytest.raises(SaveResultsError) as raised:
+        LoopEvaluator(save_results_path=tmp_path).run(HEALTHY)
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (str(copy), copy.path) == (str(raised.value), str(tmp_path))
+    assert (copy.result, copy.errno) == (raised.value.result, errno.EISDIR)
 
 
 def test_a_folder_in_the_place_of_the_file(tmp_path: Path) -> None:

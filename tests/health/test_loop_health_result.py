@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import otel_loopeval
@@ -108,6 +108,7 @@ def test_there_and_back() -> None:
     assert LoopHealthResult.from_dict(json.loads(UNHEALTHY.to_json())) == UNHEALTHY
 
 
+@settings(deadline=None)
 @given(
     st.builds(
         LoopHealthResult,

@@ -66,6 +66,10 @@ class SubDict(dict[str, Any]):
     pass
 
 
+class NoDict(UserDict[str, Any]):
+    pass
+
+
 class Raising:
     """An event whose field raises something else than AttributeError."""
 
@@ -211,7 +215,7 @@ guard_events: AnyStrategy = st.one_of(
     sparse_guard_fields.map(lambda fields: SimpleNamespace(**fields)),
     sparse_guard_fields.map(SubDict),
     sparse_guard_fields.map(types.MappingProxyType),
-    sparse_guard_fields.map(UserDict[str, Any]),
+    sparse_guard_fields.map(NoDict),
     sparse_guard_fields.map(guard_event_of),
     st.sampled_from(list(DoomLoopType)).map(
         lambda kind: DoomLoopEvent(
