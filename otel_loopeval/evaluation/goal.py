@@ -36,7 +36,7 @@ class GoalLoop:
             function of the output. Either returns a bool or an object with ``met`` and ``reason``. By
             default a :class:`Judge`, made on first use.
         model: Model of the default judge.
-        on_iteration: Called after each turn with an :class:`IterationResult` that scores 10 if the goal is
+        on_iteration: Called after each turn with an :class:`IterationResult` that scores 1 if the goal is
             met, else 0. What it raises is logged and ignored, except for ``BaseException``.
         verbose: Log each turn.
 

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from otel_loopeval.evaluation.autonomy import AutonomyResult
 from otel_loopeval.evaluation.results import IterationResult
-from otel_loopeval.evaluation.verdicts import HIGHEST_SCORE, GoalVerdict
+from otel_loopeval.evaluation.verdicts import GoalVerdict
 
 _MOST_UNREADABLE: Final = 3
+_MET: Final = 1.0
 
 
 class GoalState:
@@ -41,14 +42,14 @@ class GoalState:
         return not (self._met or self._unreadable) and self.number <= self._max_turns
 
     def record(self, output: str, verdict: GoalVerdict) -> IterationResult:
-        """Take a turn's output and verdict. A met goal scores 10 of 10, any other 0."""
+        """Take a turn's output and verdict. A met goal scores 1 of 1, any other 0."""
         iteration = IterationResult(
             iteration=self.number,
             output=output,
-            score=HIGHEST_SCORE if verdict.met else 0.0,
+            score=_MET if verdict.met else 0.0,
             reasoning=verdict.reason,
             metadata={"goal_met": verdict.met},
-            threshold=HIGHEST_SCORE,
+            threshold=_MET,
         )
         self._outputs.append(output)
         self._verdicts.append(verdict)

@@ -117,7 +117,9 @@ class EvaluationLoop:
         """As :meth:`run`, without blocking the event loop.
 
         Async agents, judges, metrics and callbacks are awaited; sync ones run in a worker thread, in a
-        copy of this task's context.
+        copy of this task's context. A cancelled run leaves a sync part running to its end, since Python
+        cannot interrupt a thread. (Outside the task, Python 3.10 shows a new ``CancelledError``; the one with
+        ``partial_result`` is its ``__context__``.)
         """
         state = self._begin()
         with Ending(state.partial, state.summary) as ending:

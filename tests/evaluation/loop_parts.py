@@ -55,7 +55,18 @@ def run_sync(loop: Any, prompt: str = "task") -> Any:
 
 
 def run_in_asyncio(loop: Any, prompt: str = "task") -> Any:
-    return asyncio.run(loop.run_async(prompt))
+    cancelled: list[asyncio.CancelledError] = []
+
+    async def main() -> Any:
+        try:
+            return await loop.run_async(prompt)
+        except asyncio.CancelledError as error:  # a task of Python 3.10 would raise another one
+            cancelled.append(error)
+
+    result = asyncio.run(main())
+    if cancelled:
+        raise cancelled[0]
+    return result
 
 
 both_ways = pytest.mark.parametrize("run", [run_sync, run_in_asyncio], ids=["run", "run_async"])

@@ -79,7 +79,7 @@ def test_on_iteration_sees_each_turn(run: Run):
     assert run(loop).success is True
     assert seen == [
         (1, "answer 1", 0.0, False, "No.", {"goal_met": False}),
-        (2, "answer 2", 10.0, True, "Yes.", {"goal_met": True}),
+        (2, "answer 2", 1.0, True, "Yes.", {"goal_met": True}),
     ]
 
 

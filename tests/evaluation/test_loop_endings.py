@@ -184,13 +184,22 @@ async def test_a_cancelled_task_carries_what_it_had():
             await asyncio.Event().wait()
         return "first"
 
-    task = asyncio.create_task(EvaluationLoop(agent, "", metric=series(3)).run_async("task"))
+    kept: list[BaseException] = []
+
+    async def main() -> None:
+        try:
+            await EvaluationLoop(agent, "", metric=series(3)).run_async("task")
+        except asyncio.CancelledError as error:
+            kept.append(error)
+            raise
+
+    task = asyncio.create_task(main())
     await reached.wait()
     task.cancel()
 
-    with pytest.raises(asyncio.CancelledError) as caught:
+    with pytest.raises(asyncio.CancelledError):
         await task
-    assert partial_of(caught.value).score_history == [3.0]
+    assert partial_of(kept[0]).score_history == [3.0]
 
 
 async def test_a_timeout_stays_a_timeout():

@@ -73,7 +73,7 @@ def test_tool_calls_plain_and_streamed():
     calls = [(c.id, c.function.name, c.function.arguments) for c in choice.message.tool_calls]
     assert calls == [("call_search", "search", '{"q": "x"}'), ("id-2", "stop", "not json")]
     assert choice.finish_reason == "tool_calls"
-    pieces: list[Any] = [call for delta in deltas for call in delta.tool_calls or []]
+    pieces: list[Any] = [call for delta in deltas if delta.tool_calls for call in delta.tool_calls]
     streamed = ["".join(p.function.arguments or "" for p in pieces if p.index == index) for index in (0, 1)]
     assert streamed == ['{"q": "x"}', "not json"]
     assert [piece.function.name for piece in pieces if piece.function.name] == ["search", "stop"]
