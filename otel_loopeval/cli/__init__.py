@@ -1,1 +1,1 @@
-"""."""
+"""The ``otel-loopeval`` command."""

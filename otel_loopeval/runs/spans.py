@@ -31,8 +31,8 @@ class SpanData:
         parent_id: 64-bit id of the parent span, or None for a root.
         start_ns: Start, in nanoseconds since the epoch.
         end_ns: End, in nanoseconds since the epoch.
-        attributes: Attributes; values are str, bool, int, float, or sequences of them. Where a span was stored,
-            bytes, None and mappings are possible too.
+        attributes: Attributes; values are str, bool, int, float, or sequences of them. Where a span was
+            stored, bytes, None and mappings are possible too.
         events: Events, in order.
         error: Whether its status is ERROR.
         scope: Name of its instrumentation scope.

@@ -1,0 +1,267 @@
+"""Runs for people: a table of verdicts, and each run's trace as a tree.
+
+Every cell says in words what its colour says. What comes from spans is shown as text, never as markup.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from otel_loopeval import semconv
+from otel_loopeval.cli.console import Symbols, printable
+from otel_loopeval.cli.stored_runs import StoredRun, StoredRuns
+from otel_loopeval.runs.dialects import own
+from otel_loopeval.runs.spans import SpanData, SpanEvent
+from otel_loopeval.runs.verdict import Verdict
+
+_BAR_CELLS: Final = 10
+_CHART_SCORES: Final = 12
+_SHOWN_AT_EACH_END: Final = 6
+"""Spans of one parent that a tree shows from its beginning and from its end, if there are many."""
+
+_GOOD, _BAD, _QUIET, _ALARM = "green", "red", "dim", "yellow"
+
+_REASONS: Final = {
+    semconv.REASON_NOT_CONVERGED: "did not converge",
+    semconv.REASON_WASTED_ITERATIONS: "wasted iterations",
+    semconv.REASON_DOOM_LOOP: "doom loop",
+    semconv.REASON_OVER_TOKEN_BUDGET: "over the token budget",
+}
+
+
+def verdict_table(runs: Iterable[StoredRun], symbols: Symbols) -> Table:
+    """The verdicts, one row a run."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for heading in ("Loop", "Verdict", "Iterations", "Best", "Scores", "Why"):
+        table.add_column(
+            heading, overflow="fold", justify="right" if heading in ("Iterations", "Best") else "left"
+        )
+    for stored in runs:
+        run, verdict = stored.run, stored.verdict
+        table.add_row(
+            Text(printable(run.agent)),
+            health_text(verdict.passed, symbols),
+            Text(str(run.iteration_count)),
+            Text(_best(verdict)),
+            Text(chart([iteration.score for iteration in run.iterations], verdict.health.threshold, symbols)),
+            Text(why(verdict)),
+        )
+    return table
+
+
+def health_mark(passed: bool | None, symbols: Symbols) -> Text:
+    """Healthy, unhealthy, or neither, as a mark."""
+    if passed is None:
+        return Text(symbols.undecided, style=_QUIET)
+    return Text(symbols.passed, style=_GOOD) if passed else Text(symbols.failed, style=_BAD)
+
+
+def health_text(passed: bool | None, symbols: Symbols) -> Text:
+    """Healthy, unhealthy, or neither, as a mark and in words."""
+    words = "no verdict" if passed is None else "healthy" if passed else "unhealthy"
+    return health_mark(passed, symbols).append(f" {words}")
+
+
+def why(verdict: Verdict) -> str:
+    """The reasons of a verdict in a few words."""
+    if not verdict.decided:
+        return verdict.outcome
+    if not verdict.reasons:
+        return f"converged in {verdict.health.iterations_to_success}"
+    parts: list[str] = []
+    for reason in verdict.reasons:
+        text = _REASONS.get(reason, reason)
+        if reason == semconv.REASON_WASTED_ITERATIONS:
+            text = f"{verdict.health.wasted_iterations} {text}"
+        elif reason == semconv.REASON_DOOM_LOOP and verdict.doom_loop_kinds:
+            text = f"{text} ({', '.join(map(printable, verdict.doom_loop_kinds))})"
+        parts.append(text)
+    return ", ".join(parts)
+
+
+def chart(scores: Sequence[float | None], threshold: float, symbols: Symbols) -> str:
+    """Scores as a small chart as high as the threshold, or in figures where that cannot be shown."""
+    shown = scores[-_CHART_SCORES:]
+    if not symbols.steps:
+        return " ".join("-" if score is None else f"{score:g}" for score in shown)
+    steps = len(symbols.steps) - 1
+    return "".join(" " if s is None else symbols.steps[round(_share(s, threshold) * steps)] for s in shown)
+
+
+def duration(seconds: float) -> str:
+    """A duration in the unit that suits it."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"  # noqa: PLR2004
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
+
+
+def run_tree(stored: StoredRun, runs: StoredRuns, symbols: Symbols) -> Tree:
+    """A run's trace: its iterations with scores and guard events, and the runs and spans inside it."""
+    painter = _Painter(runs, symbols)
+    if stored.root is None:
+        tree = Tree(
+            painter.run_label(Text(f"{printable(stored.run.agent)} (its root span is missing)"), stored)
+        )
+        for iteration in stored.run.iterations:
+            score = "no score" if iteration.score is None else f"score {iteration.score:g}"
+            tree.add(Text(f"iteration {iteration.number}  {score}"))
+        return tree
+    tree = Tree(painter.run_label(Text(printable(stored.root.name), style="bold"), stored))
+    painter.paint(tree, stored.root, stored)
+    return tree
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """What the iterations of a run are drawn against."""
+
+    threshold: float
+    first_met: int | None
+    number_width: int
+    score_width: int
+
+
+class _Painter:
+    """Draws the trees of stored runs."""
+
+    def __init__(self, runs: StoredRuns, symbols: Symbols) -> None:
+        self._runs = runs
+        self._symbols = symbols
+        self._drawn: set[tuple[int, int]] = set()  # broken input may have cycles
+
+    def run_label(self, name: Text, stored: StoredRun) -> Text:
+        """A run in one line, and its verdict in a sentence."""
+        verdict = stored.verdict
+        iterations = _count(stored.run.iteration_count, "iteration")
+        facts = f"  {iterations}, {duration(verdict.health.total_duration_s)}"
+        text = Text.assemble(name, "  ", health_text(verdict.passed, self._symbols), (facts, _QUIET))
+        if verdict.decided:
+            text.append(f"\n{verdict.health.reasoning}", style=_QUIET)
+        else:
+            text.append(f"\nIt was {verdict.outcome}.", style=_QUIET)
+        return text
+
+    def paint(self, tree: Tree, span: SpanData, stored: StoredRun | None) -> None:
+        """Add what is inside a span."""
+        self._drawn.add((span.trace_id, span.span_id))
+        for event in span.events:
+            if event.name == semconv.EVENT_GUARD:
+                tree.add(self._guard_label(event))
+        children = self._runs.children(span)
+        scale = _scale(stored, children)
+        for position, child in _both_ends(children):
+            if child is None:
+                tree.add(Text(f"{self._symbols.more} {position} more", style=_QUIET))
+                continue
+            if (child.trace_id, child.span_id) in self._drawn:
+                continue
+            nested = self._runs.run_of(child)
+            if nested is not None:
+                label = self.run_label(Text(printable(child.name), style="bold"), nested)
+            elif own.is_iteration(child.name):
+                before = children[position - 1] if position else None
+                label = self._iteration_label(child, before, scale)
+            else:
+                label = Text.assemble(printable(child.name), (f"  {duration(_seconds(child))}", _QUIET))
+            if child.error:
+                kind = child.attributes.get(semconv.ERROR_TYPE)
+                label.append(f"  {self._symbols.failed} {printable(str(kind or 'error'))}", style=_BAD)
+            self.paint(tree.add(label), child, nested)
+
+    def _iteration_label(self, span: SpanData, previous: SpanData | None, scale: _Scale) -> Text:
+        number = span.attributes.get(semconv.ITERATION_NUMBER)
+        shown = str(number) if isinstance(number, int) else "?"
+        text = Text(f"iteration {shown:<{scale.number_width}}")
+        score = _score(span)
+        if score is None:
+            return text.append("  no score", style=_QUIET)
+        met = score >= scale.threshold
+        cells = round(_share(score, scale.threshold) * _BAR_CELLS)
+        text.append(f"  {self._symbols.full * cells}", style=_GOOD if met else _ALARM)
+        text.append(self._symbols.empty * (_BAR_CELLS - cells), style=_QUIET)
+        text.append(f"  {score:>{scale.score_width}g}", style="bold")
+        before = None if previous is None else _score(previous)
+        text.append("        " if before is None else f"  {score - before:+6.3g}", style=_QUIET)
+        text.append(f"  {duration(_seconds(span)):>6}", style=_QUIET)
+        if isinstance(number, int) and scale.first_met is not None and number >= scale.first_met:
+            first = number == scale.first_met
+            text.append("  threshold met" if first else "  wasted", style=_GOOD if first else _BAD)
+        return text
+
+    def _guard_label(self, event: SpanEvent) -> Text:
+        attributes = event.attributes
+        fired = attributes.get(semconv.GUARD_DOOM_LOOP) is True
+        text = Text(
+            f"{self._symbols.alarm} {'doom loop' if fired else 'guard'}: ", style=_BAD if fired else _ALARM
+        )
+        text.append(_word(attributes.get(semconv.GUARD_KIND), semconv.KIND_OTHER))
+        tool, count = attributes.get(semconv.GUARD_TOOL), attributes.get(semconv.GUARD_COUNT)
+        if tool is not None:
+            text.append(f" of {_word(tool, '?')}")
+        if isinstance(count, int):
+            text.append(f", {count} times")
+        rule = attributes.get(semconv.GUARD_RULE)
+        source = _word(attributes.get(semconv.GUARD_SOURCE), semconv.SOURCE_APPLICATION)
+        by = source if rule is None else f"{source}, rule {_word(rule, '?')}"
+        text.append(f" ({by})", style=_QUIET)
+        return text
+
+
+def _both_ends(children: Sequence[SpanData]) -> Iterator[tuple[int, SpanData | None]]:
+    """The children with their positions; of many the ends, and between them None with how many are left."""
+    left_out = len(children) - 2 * _SHOWN_AT_EACH_END
+    for position, child in enumerate(children):
+        if left_out <= 1 or not _SHOWN_AT_EACH_END <= position < len(children) - _SHOWN_AT_EACH_END:
+            yield position, child
+        elif position == _SHOWN_AT_EACH_END:
+            yield left_out, None
+
+
+def _scale(stored: StoredRun | None, children: Sequence[SpanData]) -> _Scale:
+    if stored is None:
+        return _Scale(math.inf, None, 1, 1)
+    health = stored.verdict.health
+    scores = [score for score in map(_score, children) if score is not None]
+    converges = stored.run.mode == semconv.MODE_OPTIMIZE and health.converged
+    return _Scale(
+        health.threshold,
+        health.iterations_to_success if converges else None,
+        len(str(stored.run.iteration_count)),
+        max((len(f"{score:g}") for score in scores), default=1),
+    )
+
+
+def _score(span: SpanData) -> float | None:
+    score = span.attributes.get(semconv.ITERATION_SCORE)
+    if isinstance(score, int | float) and not isinstance(score, bool) and math.isfinite(score):
+        return float(score)
+    return None
+
+
+def _share(score: float, threshold: float) -> float:
+    """A score as a share of the threshold, from 0 to 1."""
+    if score >= threshold:
+        return 1.0
+    return max(score / threshold, 0.0) if threshold > 0 else 0.0
+
+
+def _seconds(span: SpanData) -> float:
+    return max(span.end_ns - span.start_ns, 0) / 1e9
+
+
+def _best(verdict: Verdict) -> str:
+    return "" if verdict.best_score is None else f"{verdict.best_score:g} of {verdict.health.threshold:g}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _word(value: object, default: str) -> str:
+    return printable(value) if isinstance(value, str) and value else default
