@@ -8,7 +8,8 @@ from otel_loopeval.evaluation.agents import agent_name
 from otel_loopeval.evaluation.goal import GoalLoop
 from otel_loopeval.evaluation.loop import EvaluationLoop
 from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape, read_loop_result, read_verdict
-from otel_loopeval.otel.live import Iteration, Run
+from otel_loopeval.otel.iterations import Iteration
+from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run
 
 SCOPE = semconv.INSTRUMENTATION_SCOPE_PREFIX + "evaluation"
@@ -20,7 +21,9 @@ def loop_settings(loop: Any) -> dict[str, Any]:
     limit = getattr(loop, "max_iterations", None)
     mode = getattr(loop, "mode", None)
     return {
-        "threshold": float(threshold) if isinstance(threshold, (int, float)) and math.isfinite(threshold) else None,
+        "threshold": float(threshold)
+        if isinstance(threshold, (int, float)) and math.isfinite(threshold)
+        else None,
         "max_iterations": limit if isinstance(limit, int) and not isinstance(limit, bool) else None,
         "mode": mode if mode in (semconv.MODE_OPTIMIZE, semconv.MODE_REVIEW) else semconv.MODE_OPTIMIZE,
     }

@@ -19,7 +19,9 @@ from opentelemetry.context import get_current
 from otel_loopeval import semconv
 from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.errors import swallow
-from otel_loopeval.otel.live import Iteration, Run, leave
+from otel_loopeval.otel.iterations import Iteration
+from otel_loopeval.otel.live import Run
+from otel_loopeval.otel.node import leave
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,8 @@ def _patch_module(name: str, module: Any) -> None:
         _ON_IMPORT[name](module)
     except Exception as error:  # noqa: BLE001 - an import of the user's must not fail because of us
         _logger.warning(
-            "otel-loopeval: %s is not as expected (%s); this part is not instrumented", name, type(error).__name__
+            "otel-loopeval: %s is not as expected (%s); this part is not instrumented",
+            name,
+            type(error).__name__,
         )
         _logger.debug("otel-loopeval: patching %s", name, exc_info=error)

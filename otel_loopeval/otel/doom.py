@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from otel_loopeval.runs.run import LoopRun
 
 
-def announce(pipeline: "Pipeline", run: "LoopRun", event: GuardEvent, context: Context, *, fired: bool) -> None:
+def announce(
+    pipeline: "Pipeline", run: "LoopRun", event: GuardEvent, context: Context, *, fired: bool
+) -> None:
     """Record a guard event and, if it fired a doom loop, call ``on_doom_loop(event, run)``.
 
     Called without any lock of ours held. ``StopLoop`` from the callback is kept on the run and surfaces

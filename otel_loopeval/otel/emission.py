@@ -143,7 +143,13 @@ def guard_event(event: GuardEvent) -> Attributes:
 
 
 def emit(
-    events: str, span: Span, logger: Logger, context: Context | None, name: str, attributes: Attributes, time_ns: int
+    events: str,
+    span: Span,
+    logger: Logger,
+    context: Context | None,
+    name: str,
+    attributes: Attributes,
+    time_ns: int,
 ) -> None:
     """Emit an event where the options want it: on the span, as a log record, or both."""
     if events != EVENTS_LOG:

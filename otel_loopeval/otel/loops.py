@@ -14,7 +14,9 @@ from otel_loopeval.evaluation.stop import StopLoop
 from otel_loopeval.health import guard_event_of
 from otel_loopeval.otel import _sdk, emission, lifecycle, stepping
 from otel_loopeval.otel.errors import guarded, swallow
-from otel_loopeval.otel.live import Iteration, Run, leave
+from otel_loopeval.otel.iterations import Iteration
+from otel_loopeval.otel.live import Run
+from otel_loopeval.otel.node import leave
 from otel_loopeval.otel.options import checked_choice, checked_count, checked_number
 from otel_loopeval.otel.pipeline import Pipeline, inert_pipeline, registry
 from otel_loopeval.runs.run import LoopRun
@@ -106,71 +108,15 @@ def _checked_text(name: str, value: Any) -> str:
     return value
 
 
-class loop:  # noqa: N801 - reads as a statement: `with loop("writer") as run:`
-    """Follow a hand-written loop as a run.
+class Loop:
+    """What :func:`loop` gives: a context manager and a decorator."""
 
-    As a context manager it gives the :class:`~otel_loopeval.otel.live.Run`; as a decorator every call of
-    the function, coroutine, generator or async generator is a run of its own. ``StopLoop`` ends the block
-    quietly; every other exception passes.
+    __slots__ = ("_agent", "_entered", "_id", "_settings")
 
-    Args:
-        agent: Name of the agent that the loop runs; as a decorator, the function's name if not given.
-        threshold: Score at which an iteration is good enough, on the judge's scale.
-        max_iterations: Iterations that the loop may run.
-        mode: ``"optimize"`` (stops at the first good score), ``"review"`` (runs all iterations),
-            ``"goal"`` (set ``run.success`` when the goal is met) or ``"agent"`` (an agent at work, no scores).
-        framework: What runs the loop, of low cardinality.
-        conversation_id: Conversation that the run belongs to.
-        id: Identifier of the run; a new one if not given.
-        max_wasted_iterations: Wasted iterations tolerated, if not those of ``instrument()``.
-        token_budget: Input plus output tokens that the run may use, if not those of ``instrument()``.
-
-    Raises:
-        TypeError: An argument is of the wrong type.
-        ValueError: An argument is out of its range.
-    """
-
-    @overload
-    def __new__(cls, agent: F) -> F: ...  # type: ignore[misc]
-
-    @overload
-    def __new__(cls, agent: str | None = None, **settings: Any) -> "loop": ...
-
-    def __new__(cls, agent: Any = None, **settings: Any) -> Any:
-        if callable(agent) and not settings:  # @loop without parentheses
-            return cls()(agent)
-        return super().__new__(cls)
-
-    def __init__(
-        self,
-        agent: str | None = None,
-        *,
-        threshold: float | None = None,
-        max_iterations: int | None = None,
-        mode: str = semconv.MODE_OPTIMIZE,
-        framework: str = semconv.FRAMEWORK_OWN,
-        conversation_id: str | None = None,
-        id: str | None = None,  # noqa: A002 - the public name of the argument
-        max_wasted_iterations: int | None = None,
-        token_budget: int | None = None,
-    ) -> None:
-        self._agent = agent if agent is None else _checked_text("agent", agent)
-        self._id = id if id is None else _checked_text("id", id)
-        self._settings: dict[str, Any] = {"mode": checked_choice("mode", mode, semconv.MODES)}
-        if framework is not semconv.FRAMEWORK_OWN:
-            self._settings["framework"] = _checked_text("framework", framework)
-        if threshold is not None:
-            self._settings["threshold"] = checked_number("threshold", threshold)
-        if max_iterations is not None:
-            self._settings["max_iterations"] = checked_count("max_iterations", max_iterations)
-        if conversation_id is not None:
-            self._settings["conversation_id"] = _checked_text("conversation_id", conversation_id)
-        if max_wasted_iterations is not None:
-            self._settings["max_wasted_iterations"] = checked_count(
-                "max_wasted_iterations", max_wasted_iterations
-            )
-        if token_budget is not None:
-            self._settings["token_budget"] = checked_count("token_budget", token_budget)
+    def __init__(self, agent: str | None, run_id: str | None, settings: dict[str, Any]) -> None:
+        self._agent = agent
+        self._id = run_id
+        self._settings = settings
         self._entered: dict[Run, Context] = {}  # with the context that was current before
 
     def __enter__(self) -> Run:
@@ -190,7 +136,7 @@ class loop:  # noqa: N801 - reads as a statement: `with loop("writer") as run:`
         if entered:
             run = next(reversed(entered))
             if len(entered) > 1:
-                # One loop object may be entered in several threads at once: leave the run that is current here.
+                # One object may be entered in several threads at once: leave the run that is current here.
                 found = current_run()
                 while found is not None and found not in entered:
                     found = None if found.state.parent is None else found.state.parent.owner
@@ -219,67 +165,107 @@ class loop:  # noqa: N801 - reads as a statement: `with loop("writer") as run:`
         return begin_run(agent, run_id=self._id, **self._settings)
 
 
-class iteration(Iteration):  # noqa: N801 - reads as a statement: `with iteration() as it:`
+@overload
+def loop(agent: F, /) -> F: ...
+
+
+@overload
+def loop(
+    agent: str | None = None,
+    *,
+    threshold: float | None = None,
+    max_iterations: int | None = None,
+    mode: str = semconv.MODE_OPTIMIZE,
+    framework: str = semconv.FRAMEWORK_OWN,
+    conversation_id: str | None = None,
+    id: str | None = None,
+    max_wasted_iterations: int | None = None,
+    token_budget: int | None = None,
+) -> Loop: ...
+
+
+def loop(
+    agent: Any = None,
+    *,
+    threshold: float | None = None,
+    max_iterations: int | None = None,
+    mode: str = semconv.MODE_OPTIMIZE,
+    framework: str = semconv.FRAMEWORK_OWN,
+    conversation_id: str | None = None,
+    id: str | None = None,
+    max_wasted_iterations: int | None = None,
+    token_budget: int | None = None,
+) -> Any:
+    """Follow a hand-written loop as a run.
+
+    As a context manager (``with`` or ``async with``) it gives the
+    :class:`~otel_loopeval.otel.live.Run`; as a decorator, every call of the function, coroutine, generator
+    or async generator is a run of its own. ``StopLoop`` ends the block quietly; every other exception passes.
+
+    Args:
+        agent: Name of the agent that the loop runs; as a decorator, the function's name if not given.
+        threshold: Score at which an iteration is good enough, on the judge's scale.
+        max_iterations: Iterations that the loop may run.
+        mode: ``"optimize"`` (stops at the first good score), ``"review"`` (runs all iterations),
+            ``"goal"`` (set ``run.success`` when the goal is met) or ``"agent"`` (an agent at work, without
+            scores).
+        framework: What runs the loop, of low cardinality.
+        conversation_id: Conversation that the run belongs to.
+        id: Identifier of the run; a new one if not given.
+        max_wasted_iterations: Wasted iterations tolerated, if not those of ``instrument()``.
+        token_budget: Input plus output tokens that the run may use, if not those of ``instrument()``.
+
+    Raises:
+        TypeError: An argument is of the wrong type.
+        ValueError: An argument is out of its range.
+    """
+    if callable(agent):  # @loop without parentheses
+        return Loop(None, None, {})(agent)
+    settings: dict[str, Any] = {"mode": checked_choice("mode", mode, semconv.MODES)}
+    if framework is not semconv.FRAMEWORK_OWN:
+        settings["framework"] = _checked_text("framework", framework)
+    if threshold is not None:
+        settings["threshold"] = checked_number("threshold", threshold)
+    if max_iterations is not None:
+        settings["max_iterations"] = checked_count("max_iterations", max_iterations)
+    if conversation_id is not None:
+        settings["conversation_id"] = _checked_text("conversation_id", conversation_id)
+    if max_wasted_iterations is not None:
+        settings["max_wasted_iterations"] = checked_count("max_wasted_iterations", max_wasted_iterations)
+    if token_budget is not None:
+        settings["token_budget"] = checked_count("token_budget", token_budget)
+    return Loop(
+        None if agent is None else _checked_text("agent", agent),
+        None if id is None else _checked_text("id", id),
+        settings,
+    )
+
+
+@overload
+def iteration(number: F, /) -> F: ...
+
+
+@overload
+def iteration(number: int | None = None) -> Iteration: ...
+
+
+def iteration(number: Any = None) -> Any:
     """Follow one iteration of the current run.
 
-    As a context manager it gives itself, to set ``score``, ``output``, ``reasoning`` and ``findings`` on; as a
-    decorator every call is an iteration (``current_run().iteration`` inside). Outside of any run it does
-    nothing.
+    As a context manager (``with`` or ``async with``) it gives the
+    :class:`~otel_loopeval.otel.iterations.Iteration`, to set ``score``, ``output``, ``reasoning`` and
+    ``findings`` on; as a decorator every call is an iteration (``current_run().iteration`` inside). Outside
+    of any run nothing goes out.
 
     Args:
         number: Its number, from 1; the next one if not given.
 
     Raises:
         TypeError: The number is no whole number.
+        ValueError: The number is negative.
     """
-
-    __slots__ = ()
-
-    def __new__(cls, number: Any = None) -> Any:
-        if callable(number):  # @iteration without parentheses
-            return cls()(number)
-        return super().__new__(cls)
-
-    def __init__(self, number: int | None = None) -> None:
-        super().__init__(None, number if number is None else checked_count("number", number))
-
-    def __enter__(self) -> "iteration":
-        try:
-            self.run = current_run()
-            if self.run is not None:
-                self.run.check_stop()
-                self.begin()
-        except Exception as error:  # noqa: BLE001 - the guard
-            swallow("iteration.enter", error)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            self.end(error)
-            if error is None and self.run is not None:
-                self.run.check_stop()
-        except Exception as problem:  # noqa: BLE001 - the guard
-            swallow("iteration.exit", problem)
-
-    async def __aenter__(self) -> "iteration":
-        return self.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, traceback)
-
-    def __call__(self, function: F) -> F:
-        """Decorate a function: every call is an iteration of the run that it is called in."""
-        number = self._number
-        return stepping.decorate(function, functools.partial(_begin_iteration, number))
-
-
-def _begin_iteration(number: int | None) -> Iteration:
-    it = Iteration(current_run(), number)
-    if it.run is not None:
-        it.run.check_stop()
-    it.begin()
-    return it
+    if number is None:
+        return Iteration(None)
+    if callable(number):  # @iteration without parentheses
+        return Iteration(None)(number)
+    return Iteration(None, checked_count("number", number))

@@ -179,7 +179,16 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "sigterm": _checked_flag,
 }
 
-_FLAGS = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
+_FLAGS = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "off": False,
+}
 
 
 def _parse(option: str, variable: str, text: str) -> Any:

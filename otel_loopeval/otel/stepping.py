@@ -8,21 +8,22 @@ itself is kept for its next step.
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.context import attach, get_current
 
 from otel_loopeval.evaluation.stop import StopLoop
 from otel_loopeval.otel.errors import guarded
-from otel_loopeval.otel.live import Iteration, Run, leave
+from otel_loopeval.otel.node import leave
+
+if TYPE_CHECKING:
+    from otel_loopeval.otel.iterations import Iteration
+    from otel_loopeval.otel.live import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-Opened = Run | Iteration
-
-
-def decorate(function: F, begin: Callable[[], Opened]) -> F:
+def decorate(function: F, begin: Callable[[], "Run | Iteration"]) -> F:
     """Wrap a function of any kind so that each call is opened by ``begin`` and ended.
 
     ``StopLoop`` ends the call quietly: a function returns None, a generator ends.
@@ -39,17 +40,17 @@ def decorate(function: F, begin: Callable[[], Opened]) -> F:
 
 
 @guarded("stepping.begin")
-def _begin(begin: Callable[[], Opened]) -> Opened:
+def _begin(begin: Callable[[], "Run | Iteration"]) -> "Run | Iteration":
     return begin()
 
 
 @guarded("stepping.end")
-def _end(opened: Opened | None, error: BaseException | None = None) -> None:
+def _end(opened: "Run | Iteration | None", error: BaseException | None = None) -> None:
     if opened is not None:
         opened.end(error)
 
 
-def _function(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
+def _function(function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = get_current()
         opened = _begin(begin)
@@ -68,7 +69,7 @@ def _function(function: Callable[..., Any], begin: Callable[[], Opened]) -> Call
     return wrapper
 
 
-def _coroutine(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
+def _coroutine(function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = get_current()
         opened = _begin(begin)
@@ -87,7 +88,7 @@ def _coroutine(function: Callable[..., Any], begin: Callable[[], Opened]) -> Cal
     return wrapper
 
 
-def _generator(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
+def _generator(function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         body: Generator[Any, Any, Any] = function(*args, **kwargs)
         advance: Callable[[], Any] = functools.partial(next, body)
@@ -126,7 +127,9 @@ def _generator(function: Callable[..., Any], begin: Callable[[], Opened]) -> Cal
     return wrapper
 
 
-def _async_generator(function: Callable[..., Any], begin: Callable[[], Opened]) -> Callable[..., Any]:
+def _async_generator(
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]
+) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         body: AsyncGenerator[Any, Any] = function(*args, **kwargs)
         advance: Callable[[], Any] = body.__anext__

@@ -1,0 +1,261 @@
+"""An iteration while it happens."""
+
+import functools
+import math
+from collections.abc import Callable
+from time import time_ns
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from opentelemetry.context import Context, get_current
+from opentelemetry.trace import INVALID_SPAN, Span
+
+from otel_loopeval import semconv
+from otel_loopeval.otel import _sdk, emission, stepping
+from otel_loopeval.otel.errors import swallow, warn_once
+from otel_loopeval.otel.node import EMPTY_CONTEXT, Node, fails, leave
+from otel_loopeval.otel.pipeline import open_spans
+from otel_loopeval.runs.run import IterationState, LoopRun
+from otel_loopeval.runs.verdict import effective_threshold
+
+if TYPE_CHECKING:
+    from otel_loopeval.otel.live import Run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Iteration(Node):
+    """One iteration of a run.
+
+    Attributes:
+        run: The run, or None outside of any run: then nothing goes out, and the score is only kept.
+        output: What the agent answered. Not exported; our detectors look for repetition in it.
+        reasoning: The judge's explanation. Exported only with content capture.
+        findings: The judge's findings or suggestions; only their number is exported.
+    """
+
+    __slots__ = (
+        "_number",
+        "_previous",
+        "_score",
+        "findings",
+        "iteration_state",
+        "output",
+        "producing",
+        "reasoning",
+        "run",
+        "scoring",
+    )
+
+    def __init__(self, run: "Run | None", number: int | None = None) -> None:
+        super().__init__()
+        self.run = run
+        self._number = number
+        self._previous: Context | None = None  # what was current before; an iteration ends before its run
+        self._score: float | None = None
+        self.iteration_state: IterationState | None = None
+        self.output: str | None = None
+        self.reasoning: str | None = None
+        self.findings: Any = None
+        self.producing = self.scoring = False
+
+    def __enter__(self) -> "Iteration":  # noqa: PYI034 - Self is not in Python 3.10
+        try:
+            node: Any = get_current().get(_sdk.RUN_KEY)
+            if node is not None:
+                run: Run = node.run
+                self.run = run
+                run.check_stop()
+                self.begin()
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("iteration.enter", error)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        run = self.run
+        if run is None:
+            return
+        try:
+            self.end(error)
+            if error is None:
+                run.check_stop()
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("iteration.exit", problem)
+
+    async def __aenter__(self) -> "Iteration":  # noqa: PYI034 - as above
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, traceback)
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: every call is an iteration of the run that it is called in."""
+        return stepping.decorate(function, functools.partial(_begin, self._number))
+
+    @property
+    def state(self) -> LoopRun:
+        """The state of its run."""
+        if self.run is None:
+            raise LookupError("an iteration outside of a run has no state")
+        return self.run.state
+
+    @property
+    def number(self) -> int:
+        """Its number, from 1; 0 outside of any run."""
+        return 0 if self.iteration_state is None else self.iteration_state.number
+
+    @property
+    def score(self) -> float:
+        """Its score on the judge's scale; 0.0 as long as it has none, so that comparisons work."""
+        state = self.iteration_state
+        score = self._score if state is None else state.score
+        return 0.0 if score is None else score
+
+    @score.setter
+    def score(self, value: Any) -> None:
+        try:
+            number = float(value)
+        except Exception:  # noqa: BLE001 - a score comes from a judge, which may answer anything
+            warn_once(
+                "otel-loopeval: a score must be a number, got a %s; the iteration counts as not scored",
+                type(value).__name__,
+            )
+            return
+        self._score = number if math.isfinite(number) else None
+        if self.iteration_state is not None:
+            self.iteration_state.score = self._score
+
+    def begin(self) -> None:
+        """Start the iteration and its span."""
+        run = self.run
+        if run is None:
+            return
+        state = run.state
+        try:
+            now_ns = time_ns()
+            iteration_state = self.iteration_state = state.begin_iteration(now_ns, self._number)
+            run.open_iterations.append(self)
+            self._previous = get_current()
+            self.enter(
+                run.pipeline.tracer(run.scope),
+                semconv.SPAN_ITERATION,
+                _parent_of_iteration(run),
+                {semconv.ITERATION_NUMBER: iteration_state.number},
+                now_ns,
+            )
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("iteration.begin", error)
+        if self.span is None:
+            self.span = INVALID_SPAN
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the iteration: its score goes out, its span ends.
+
+        Args:
+            error: What ended it, or None.
+        """
+        run, span, state = self.run, self.span, self.iteration_state
+        if run is None or span is None or state is None:
+            return
+        if self._previous is not None:
+            leave(self, self._previous)
+        try:
+            if self not in run.open_iterations:
+                return  # it has ended before, with its run
+            run.open_iterations.remove(self)
+            if self.span_id is not None:
+                open_spans.pop(self.span_id, None)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("iteration.close", problem)
+        ended_ns = time_ns()
+        try:
+            run.state.active_ns = ended_ns
+            self._tell(run, state, span, ended_ns)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("iteration.tell", problem)
+        try:
+            if error is not None and fails(error, run.state):
+                emission.mark_failed(span, error, record=run.recorded_error != id(error))
+                run.recorded_error = id(error)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("iteration.mark_failed", problem)
+        try:
+            span.end(ended_ns)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("iteration.end_span", problem)
+        self.context = None
+
+    def _tell(self, run: "Run", state: IterationState, span: Span, ended_ns: int) -> None:
+        pipeline = run.pipeline
+        if self.output is not None:
+            self._show_output(run, state, ended_ns)
+        threshold = effective_threshold(run.state, pipeline.options.policy)
+        score = state.score
+        met = score is not None and score >= threshold
+        if span.is_recording():
+            attributes = emission.iteration_attributes(
+                state, _delta(run.state, state), _count(self.findings), threshold_met=met
+            )
+            if attributes:
+                span.set_attributes(attributes)
+        if score is not None:
+            emission.emit(
+                pipeline.options.events,
+                span,
+                pipeline.logger,
+                self.context,
+                semconv.EVENT_EVALUATION_RESULT,
+                emission.evaluation_event(score, self.reasoning, threshold_met=met),
+                ended_ns,
+            )
+        if pipeline.options.iteration_metrics:
+            ratio = None if score is None or threshold <= 0 else score / threshold
+            pipeline.instruments.iteration(
+                run.state, (ended_ns - state.started_ns) / 1e9, ratio, self.context or EMPTY_CONTEXT
+            )
+
+    def _show_output(self, run: "Run", state: IterationState, ended_ns: int) -> None:
+        from otel_loopeval.detect import ModelOutput  # noqa: PLC0415 - only runs with outputs
+
+        run.observe(ModelOutput(self.output, start_ns=state.started_ns, end_ns=ended_ns))
+
+
+def _begin(number: int | None) -> Iteration:
+    """Begin an iteration of the current run, for a decorated function."""
+    it = Iteration(None, number)
+    it.__enter__()
+    return it
+
+
+def _parent_of_iteration(run: "Run") -> Context:
+    """What an iteration starts in: where the program is, if that is in the run and in no iteration of it."""
+    current = get_current()
+    return current if current.get(_sdk.RUN_KEY) is run else run.context or current
+
+
+def _delta(run: LoopRun, state: IterationState) -> float | None:
+    """Change of the score since the iteration before, rounded as the specification has it."""
+    iterations = run.iterations
+    if state.score is None or len(iterations) < 2:  # noqa: PLR2004 - two make a difference
+        return None
+    if iterations[-1] is state:
+        previous = iterations[-2]
+    else:
+        position = iterations.index(state)
+        if position == 0:
+            return None
+        previous = iterations[position - 1]
+    return None if previous.score is None else round(state.score - previous.score, 4)
+
+
+def _count(findings: Any) -> int | None:
+    if findings is None:
+        return None
+    try:
+        return len(findings)
+    except TypeError:
+        return None

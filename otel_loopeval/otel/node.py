@@ -1,0 +1,76 @@
+"""A place in the OpenTelemetry context: what a run and an iteration have in common."""
+
+from typing import Any
+
+from opentelemetry.context import Context, attach, get_current
+from opentelemetry.trace import Span
+
+from otel_loopeval import semconv
+from otel_loopeval.evaluation.stop import StopLoop
+from otel_loopeval.otel import _sdk
+from otel_loopeval.otel.errors import swallow
+from otel_loopeval.otel.pipeline import open_spans
+from otel_loopeval.runs.run import LoopRun
+
+EMPTY_CONTEXT = Context()
+
+
+class Node:
+    """A run or an iteration in the OpenTelemetry context, with its span.
+
+    ``span`` is None only while the span is being started: that tells the processor, which then sees this
+    node in the parent context, that the span is fed by its owner.
+    """
+
+    __slots__ = ("context", "span", "span_id")
+
+    def __init__(self) -> None:
+        self.span: Span | None = None
+        self.span_id: int | None = None
+        self.context: Context | None = None
+
+    def enter(
+        self, tracer: Any, name: str, parent: Context, attributes: dict[str, Any], start_ns: int
+    ) -> None:
+        """Start the span and make it and this node current."""
+        start_context = _sdk.context_with(parent, _sdk.RUN_KEY, self)
+        span = tracer.start_span(name, start_context, attributes=attributes, start_time=start_ns)
+        self.span = span
+        self.context = _sdk.context_with_span(start_context, span)
+        if span.is_recording():
+            span_id = self.span_id = span.get_span_context().span_id
+            open_spans[span_id] = self  # type: ignore[assignment]
+        attach(self.context)
+
+
+def leave(node: Node | None, outer: Context) -> None:
+    """Make the context current again in which a run or iteration began.
+
+    Whoever made it begin keeps that context and calls this, whatever else may have gone wrong with it. A
+    run does not keep it: runs that are begun and abandoned one after the other would keep each other alive.
+    No token is detached: a token is refused in another context than it was made in, loudly, and loops may
+    end elsewhere than they began. Where the node is not current, nothing is done.
+    """
+    try:
+        current: Any = get_current().get(_sdk.RUN_KEY)
+        if node is not None and (current is node or getattr(current, "run", None) is node):
+            attach(outer)
+    except Exception as error:  # noqa: BLE001 - the guard
+        swallow("leave", error)
+
+
+def fails(error: BaseException | None, run: LoopRun) -> bool:
+    """Whether an exception means that the loop failed, as opposed to being stopped, cancelled or paused."""
+    return isinstance(error, Exception) and run.outcome != semconv.OUTCOME_PAUSED
+
+
+def outcome_of(error: BaseException) -> str:
+    """The outcome of a run that an exception ended."""
+    if isinstance(error, StopLoop):
+        return semconv.OUTCOME_STOPPED
+    if isinstance(error, Exception):
+        return semconv.OUTCOME_FAILED
+    # By name, since asyncio and trio have their own and neither need be there.
+    if any("Cancel" in kind.__name__ for kind in type(error).__mro__) or isinstance(error, GeneratorExit):
+        return semconv.OUTCOME_CANCELLED
+    return semconv.OUTCOME_INTERRUPTED
