@@ -36,9 +36,13 @@ ENV_CAPTURE_CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT
 # --- Span names ------------------------------------------------------------------------------------
 
 SPAN_EVALUATION_LOOP: Final = "evaluation_loop"
+"""Root of an optimize or review run, followed by the agent's name."""
 SPAN_GOAL_LOOP: Final = "goal_loop"
+"""Root of a goal run, followed by the agent's name."""
 SPAN_AGENT_LOOP: Final = "agent_loop"
+"""Root of an agent run that we open, followed by the agent's name."""
 SPAN_ITERATION: Final = "evaluation_loop.iteration"
+"""One iteration of a run."""
 
 # --- Attributes of the run's root span, set at its creation ------------------------------------------
 
@@ -177,7 +181,7 @@ GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 """Output tokens of one model call (read)."""
 GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
-"""`input` or `output`."""
+"""`input` or `output` (metrics)."""
 TOKEN_INPUT: Final = "input"
 TOKEN_OUTPUT: Final = "output"
 

@@ -1,0 +1,104 @@
+"""Every Python example of the README runs as it is; what it says of names and options is true.
+
+The blocks of shell commands run in ``e2e/test_readme_commands.py`` and, the one that runs the tests, in CI.
+"""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from support.environments import ROOT
+from support.processes import StubProcess, run_python
+from support.readme import README, Block, blocks
+
+from otel_loopeval import semconv
+from otel_loopeval.otel.options import Options
+
+OUTPUTS = {
+    "Loops of your own, 1": ["True Converged in 3 iteration(s)."],
+    "Loops of your own, 2": ["True 1.0 [0.3333333333333333, 0.6666666666666666, 1.0]"],
+    "Loops of your own, 3": ["9.0", "goal_met"],
+    "Guards and doom loops, 1": ["True True False"],
+    "Guards and doom loops, 2": ["doom loop: repeated_action of search", "stopped after 4 iterations"],
+}
+"""What the examples that say little print, by section and number in it."""
+
+
+def examples() -> list[tuple[str, Block]]:
+    """The Python blocks that stand for themselves, named by section."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    named: list[tuple[str, Block]] = []
+    for block in blocks("python"):
+        if block.note is not None:
+            continue
+        section = next(line[3:] for line in reversed(lines[: block.line]) if line.startswith("## "))
+        number = 1 + sum(name.startswith(section) for name, _ in named)
+        named.append((f"{section}, {number}", block))
+    return named
+
+
+@pytest.mark.parametrize(("name", "block"), [pytest.param(*e, id=e[0]) for e in examples()])
+def test_example(name: str, block: Block, tmp_path: Path) -> None:
+    program = tmp_path / "example.py"
+    program.write_text(block.text, encoding="utf-8")
+    with StubProcess() as stub:
+        done = run_python([str(program)], {**stub.environment(), "PYTHONUTF8": "1"}, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    if name in OUTPUTS:
+        assert done.stdout.splitlines() == OUTPUTS[name]
+    elif name.startswith("In CI"):
+        assert "HEALTHY" in done.stdout
+    else:
+        assert '"loopeval.health.passed": true' in done.stdout
+
+
+def test_all_outputs_belong_to_an_example() -> None:
+    assert OUTPUTS.keys() <= {name for name, _ in examples()}
+
+
+def test_the_zero_code_program_is_the_one_in_the_examples() -> None:
+    (block,) = (block for block in blocks("python") if block.note == "file: app.py")
+
+    example = (ROOT / "examples" / "praisonai_zero_code.py").read_text(encoding="utf-8")
+    assert example.endswith(f'"""\n\n{block.text}')
+
+
+def test_the_two_commands() -> None:
+    demo, tests, zero_code = (block.text for block in blocks("bash"))
+
+    assert demo == "pip install . && otel-loopeval demo\n"
+    assert tests == 'pip install -e ".[dev]" && pytest\n'
+    assert zero_code.splitlines()[-1] == "opentelemetry-instrument python app.py"
+
+
+def test_the_configuration_table_has_every_option_and_its_default() -> None:
+    rows: dict[str, str] = {}
+    for line in README.read_text(encoding="utf-8").splitlines():
+        match = re.match(r"\| (?:`\w+`)? ?\| `(LOOPEVAL_\w+)` \| (.+?) \|", line)
+        if match:
+            rows[match[1]] = match[2].strip("`")
+
+    said = {"none": None, "without an SDK": None, "never": None, "true": True, "false": False}
+    for field in fields(Options):
+        stated = rows.pop(semconv.ENV_PREFIX + field.name.upper())
+        default = 8.0 if field.name == "threshold" else field.default
+        assert said.get(stated, stated) == (str(default) if stated not in said else default), field.name
+    assert rows == {}
+
+
+def test_names_in_the_readme_exist() -> None:
+    page = README.read_text(encoding="utf-8")
+    names = {value for value in vars(semconv).values() if isinstance(value, str)}
+    names |= {value.name for value in vars(semconv).values() if isinstance(value, semconv.Metric)}
+
+    for mentioned in re.findall(r"`(loopeval\.[\w.]+)`", page):
+        assert mentioned in names, mentioned
+
+
+def test_links_lead_somewhere() -> None:
+    for page in (README, ROOT / "examples" / "README.md", ROOT / "collector-config" / "README.md"):
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), (page.name, target)
