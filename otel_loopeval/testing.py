@@ -14,7 +14,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
@@ -252,9 +252,11 @@ class Capture:
             ``span_id``; those since the last reading) and either ``value`` or ``count``, ``sum``,
             ``bounds`` and ``buckets``.
         """
-        data: Any = self._reader.get_metrics_data()  # its type is written partly in terms of untyped ones
+        data = cast("Any", self._reader.get_metrics_data())  # its type is partly unknown
         found: dict[str, dict[str, Any]] = {}
-        for resource_metrics in [] if data is None else data.resource_metrics:
+        if data is None:
+            return found
+        for resource_metrics in data.resource_metrics:
             for scope_metrics in resource_metrics.scope_metrics:
                 for metric in scope_metrics.metrics:
                     points = [self._point(point) for point in metric.data.data_points]

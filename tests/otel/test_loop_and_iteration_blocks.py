@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
 
 from otel_loopeval import current_run, iteration, loop
 from otel_loopeval.testing import Capture
@@ -87,8 +88,6 @@ def test_root_of_each_mode(capture: Capture, mode: str, name: str, operation: st
 
 
 def test_what_a_sampler_sees_at_the_start(plain_capture: Capture) -> None:
-    from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
-
     seen: list[tuple[str, dict[str, Any]]] = []
 
     class Noting(Sampler):
@@ -138,7 +137,7 @@ def test_a_given_run_id_is_kept(capture: Capture) -> None:
 def test_run_ids_differ(capture: Capture) -> None:
     for _ in range(2):
         scored(9)
-    ids = {(span.attributes or {}).get("loopeval.run.id") for span in capture.finished_spans} - {None}
+    ids = {str((span.attributes or {}).get("loopeval.run.id")) for span in capture.finished_spans} - {"None"}
     assert len(ids) == 2
 
 
@@ -240,11 +239,11 @@ def test_the_run_is_found_in_tasks_and_in_threads_with_its_context(capture: Capt
             await asyncio.to_thread(lambda: found.update(to_thread=current_run()))
             await task
             context = contextvars.copy_context()
-            for place, work in (
-                ("thread with context", lambda: context.run(current_run)),
-                ("bare thread", current_run),
+            for target in (
+                lambda: found.update({"thread with context": context.run(current_run)}),
+                lambda: found.update({"bare thread": current_run()}),
             ):
-                thread = threading.Thread(target=lambda p=place, w=work: found.update({p: w()}))
+                thread = threading.Thread(target=target)
                 thread.start()
                 thread.join()
             found["run"] = run
@@ -321,13 +320,12 @@ def test_parallel_iterations_of_one_run(capture: Capture) -> None:
 
 
 def test_nested_loops(capture: Capture) -> None:
-    with loop("editor") as outer:
-        with iteration() as it:
-            with loop("writer") as inner, iteration() as inner_it:
-                assert current_run() is inner
-                inner_it.score = 9
-            assert current_run() is outer
-            it.score = 9
+    with loop("editor") as outer, iteration() as it:
+        with loop("writer") as inner, iteration() as inner_it:
+            assert current_run() is inner
+            inner_it.score = 9
+        assert current_run() is outer
+        it.score = 9
     assert capture.outline() == (
         "evaluation_loop editor\n"
         "  evaluation_loop.iteration\n"
