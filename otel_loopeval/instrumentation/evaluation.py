@@ -55,7 +55,8 @@ def _read_gate(it: Iteration, verdict: Any) -> None:
 def _read_goal_result(run: Run, result: Any) -> str | None:
     run.success = bool(result.success)
     run.state.completion_reason = result.completion_reason
-    if (result.metadata or {}).get("stopped") is True:
+    metadata: dict[str, Any] = result.metadata or {}
+    if metadata.get("stopped") is True:
         return semconv.OUTCOME_STOPPED
     return None
 

@@ -110,7 +110,8 @@ class LoopSeams:
             except Exception as error:  # noqa: BLE001 - the guard
                 swallow("seams.init_subclass", error)
 
-        ours = classmethod(init_subclass)
+        wrapped: Callable[..., None] = init_subclass
+        ours = classmethod(wrapped)
         setattr(base, "__init_subclass__", ours)  # noqa: B010 - pyright knows no such attribute
         self._patched.append((base, "__init_subclass__", original, ours))
 
@@ -237,9 +238,9 @@ class LoopSeams:
             node: Any = get_current().get(_sdk.RUN_KEY)
             if node is None or node.run.subject is not subject:
                 return None
+            run: Run = node.run
             if isinstance(node, Iteration) and node.producing:
                 return None
-            run: Run = node.run
             run.end_iterations()
             run.check_stop()
             number = kwargs.get("iteration", args[1] if len(args) > 1 else None)

@@ -151,7 +151,7 @@ def _patch_module(name: str, module: Any) -> None:
     """Patch a framework module; a version without a seam loses that part and nothing else."""
     try:
         _ON_IMPORT[name](module)
-    except Exception as error:  # noqa: BLE001 - an import of the user's must not fail because of us
+    except Exception as error:  # an import of the user's must not fail because of us
         _logger.warning(
             "otel-loopeval: %s is not as expected (%s); this part is not instrumented",
             name,

@@ -3,6 +3,10 @@
 The probes run a real span through a throw-away provider. A future SDK that renames a field makes us
 slower, not wrong.
 """
+# This module is where private fields are allowed:
+# ruff: noqa: SLF001
+# pyright: reportPrivateUsage=false, reportOptionalSubscript=false, reportOptionalMemberAccess=false
+# pyright: reportUnknownArgumentType=false
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -85,18 +89,18 @@ class ProbedHooks(PublicHooks):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """See the base class."""
         try:
-            parent = span._parent  # noqa: SLF001
+            parent = span._parent
             node = None if parent is None else self._spans.get(parent[1])
-            if span._name[:_PREFIX_LENGTH] in _PREFIXES:  # noqa: SLF001
+            if span._name[:_PREFIX_LENGTH] in _PREFIXES:
                 self._started(span, parent_context, node)
             elif node is not None and len(self._spans) < MAX_OPEN_SPANS:
-                self._spans[span._context[1]] = node  # noqa: SLF001
+                self._spans[span._context[1]] = node
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_start", error)
 
     def _on_ending(self, span: Span) -> None:
         try:
-            if self._roots and span._context[1] in self._roots:  # noqa: SLF001
+            if self._roots and span._context[1] in self._roots:
                 self._ending(span)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_ending", error)
@@ -105,7 +109,7 @@ class ProbedHooks(PublicHooks):
         """See the base class."""
         try:
             if self._spans:
-                node = self._spans.pop(span._context[1], None)  # noqa: SLF001
+                node = self._spans.pop(span._context[1], None)
                 if node is not None:
                     self._ended(span, node)
         except Exception as error:  # noqa: BLE001 - the guard
@@ -115,7 +119,8 @@ class ProbedHooks(PublicHooks):
 def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
     """A span's attributes, without a copy where the SDK lets us at them."""
     if _HAS_ATTRIBUTES_DICT:
-        return span._attributes._dict  # type: ignore[union-attr] # noqa: SLF001
+        own: Any = span._attributes
+        return own._dict
     return span.attributes or {}
 
 
@@ -129,8 +134,8 @@ def set_on_ending(span: Span, attributes: Mapping[str, Any]) -> None:
     if span.is_recording() or not _HAS_FREEZABLE_ATTRIBUTES:
         span.set_attributes(attributes)
         return
-    with span._lock:  # noqa: SLF001
-        own: Any = span._attributes  # noqa: SLF001
+    with span._lock:
+        own: Any = span._attributes
         frozen = own._immutable
         own._immutable = False
         try:
@@ -178,8 +183,8 @@ class _Probe(SpanProcessor):
 
     def _on_ending(self, span: Span) -> None:
         try:
-            own: Any = span._attributes  # noqa: SLF001
-            with span._lock:  # noqa: SLF001
+            own: Any = span._attributes
+            with span._lock:
                 self.freezable_attributes = isinstance(own._immutable, bool)
         except Exception:  # noqa: BLE001 - a probe: whatever goes wrong, the field is not there
             self.freezable_attributes = False
@@ -187,9 +192,9 @@ class _Probe(SpanProcessor):
     def on_end(self, span: ReadableSpan) -> None:
         """Compare the private fields with the public properties."""
         try:
-            parent, context = span._parent, span._context  # noqa: SLF001
+            parent, context = span._parent, span._context
             self.fields = (
-                span._name == span.name  # noqa: SLF001
+                span._name == span.name
                 and parent is span.parent
                 and parent is not None
                 and context is not None
@@ -199,7 +204,7 @@ class _Probe(SpanProcessor):
         except Exception:  # noqa: BLE001 - a probe
             self.fields = False
         try:
-            own: Any = span._attributes  # noqa: SLF001
+            own: Any = span._attributes
             self.attributes_dict = own._dict == dict(span.attributes or {}) and isinstance(own._dict, dict)
         except Exception:  # noqa: BLE001 - a probe
             self.attributes_dict = False

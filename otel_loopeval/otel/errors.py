@@ -7,6 +7,7 @@ swallowed is counted and logged once per place and kind.
 Hot paths spell the ``try`` out, since a decorator would cost more than the code it guards.
 """
 
+import contextlib
 import functools
 import logging
 from collections import Counter
@@ -81,10 +82,8 @@ def warn_once(message: str, *args: object) -> None:
     kind = (message, str)
     if kind not in _logged:
         _logged.add(kind)
-        try:
+        with contextlib.suppress(Exception):  # as in swallow
             _logger.warning(message, *args)
-        except Exception:  # noqa: BLE001, S110 - as in swallow
-            pass
 
 
 def reset() -> None:

@@ -108,7 +108,10 @@ class Instruments:
         self._run_iterations.record(count, base, context)
         self._run_duration.record(verdict.health.total_duration_s, base, context)
         if verdict.best_score is not None and verdict.health.threshold > 0:
-            self._run_score_ratio.record(verdict.best_score / verdict.health.threshold, base, context)
+            # Histograms take no negative values; a score below zero is as bad as one of zero.
+            self._run_score_ratio.record(
+                max(verdict.best_score / verdict.health.threshold, 0.0), base, context
+            )
         if verdict.health.wasted_iterations:
             self._wasted.add(verdict.health.wasted_iterations, base, context)
         if verdict.wasted_tokens:
@@ -142,7 +145,7 @@ class Instruments:
         base = self._attributes(run)
         self._iteration_duration.record(duration_s, base, context)
         if score_ratio is not None and self._iteration_score_ratio is not None:
-            self._iteration_score_ratio.record(score_ratio, base, context)
+            self._iteration_score_ratio.record(max(score_ratio, 0.0), base, context)
 
     def evicted(self, reason: str) -> None:
         """A run is no longer followed."""

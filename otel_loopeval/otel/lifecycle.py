@@ -54,7 +54,7 @@ def finish_open_runs() -> None:
                     state.owner.end(outcome=semconv.OUTCOME_INTERRUPTED)
                 else:
                     pipeline.interrupt(state)
-            except Exception as error:  # noqa: BLE001 - the other runs still want to be recorded
+            except Exception as error:  # noqa: BLE001, PERF203 - the other runs still want to be recorded
                 errors.swallow("lifecycle.finish_run", error)
 
 
@@ -95,7 +95,7 @@ def _finish_and_flush() -> None:
     for pipeline in list(_pipelines):
         try:
             pipeline.flush(int(SIGTERM_TIMEOUT_S * 1000) - 500)
-        except Exception as error:  # noqa: BLE001 - the process is about to die; the next provider may work
+        except Exception as error:  # noqa: BLE001, PERF203 - the process is about to die; the next provider may work
             errors.swallow("lifecycle.flush", error)
 
 

@@ -192,7 +192,7 @@ def loop(
     mode: str = semconv.MODE_OPTIMIZE,
     framework: str = semconv.FRAMEWORK_OWN,
     conversation_id: str | None = None,
-    id: str | None = None,
+    id: str | None = None,  # noqa: A002 - the public name of the argument
     max_wasted_iterations: int | None = None,
     token_budget: int | None = None,
 ) -> Any:

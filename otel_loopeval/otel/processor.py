@@ -39,13 +39,13 @@ class LoopHealthProcessor(_sdk.Hooks):
         if unknown:
             raise TypeError(f"LoopHealthProcessor has no option {', '.join(sorted(unknown))}")
         providers = (options.pop("meter_provider", None), options.pop("logger_provider", None))
-        self._use(Pipeline(Options.of(options), trace.NoOpTracerProvider(), *providers))
+        self.use(Pipeline(Options.of(options), trace.NoOpTracerProvider(), *providers))
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "LoopHealthProcessor":
         """The processor of a pipeline."""
         processor = cls.__new__(cls)
-        processor._use(pipeline)
+        processor.use(pipeline)
         return processor
 
     def adopt(self, provider: trace.TracerProvider, options: Options | None) -> Pipeline:
@@ -55,7 +55,8 @@ class LoopHealthProcessor(_sdk.Hooks):
             self._pipeline.configure(options)
         return self._pipeline
 
-    def _use(self, pipeline: Pipeline) -> None:
+    def use(self, pipeline: Pipeline) -> None:
+        """Work for a pipeline."""
         super().__init__(open_spans, pipeline.foreign_roots)
         self._pipeline = pipeline
 

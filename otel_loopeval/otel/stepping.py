@@ -36,7 +36,8 @@ def decorate(function: F, begin: Callable[[], "Run | Iteration"]) -> F:
         wrapper = _coroutine(function, begin)
     else:
         wrapper = _function(function, begin)
-    return functools.wraps(function)(wrapper)
+    decorated: Any = functools.wraps(function)(wrapper)
+    return decorated
 
 
 @guarded("stepping.begin")
