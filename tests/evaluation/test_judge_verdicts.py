@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from otel_loopeval.evaluation import JudgeResult
@@ -121,6 +121,7 @@ def test_a_goal_verdict(answer: str, verdict: GoalVerdict | None):
     assert read_goal(answer) == verdict
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_read_without_an_error(text: str):
     verdict = read_score(text)
@@ -129,6 +130,7 @@ def test_any_text_is_read_without_an_error(text: str):
     assert verdict is None or 1 <= verdict.score <= 10
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='{}[]":, scoreverdictdone0189.\n-*'))
 def test_text_that_looks_like_a_verdict_is_read_without_an_error(text: str):
     verdict = read_score(text)
@@ -137,6 +139,7 @@ def test_text_that_looks_like_a_verdict_is_read_without_an_error(text: str):
     assert verdict is None or 1 <= verdict.score <= 10
 
 
+@settings(deadline=None)
 @given(
     st.floats(min_value=1, max_value=10),
     st.text(),

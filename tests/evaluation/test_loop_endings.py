@@ -1,6 +1,8 @@
 """How a run ends early: StopLoop, and exceptions that carry the result so far."""
 
 import asyncio
+import builtins
+import sys
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -289,6 +291,25 @@ def test_stop_loop_from_an_async_agent_reaches_a_sync_run():
 
     assert run_sync(EvaluationLoop(agent, "", judge=ScriptedJudge([]))).metadata == {"stopped": True}
     assert asyncio.run(on_loop()).metadata == {"stopped": True}
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="task groups came with Python 3.11")
+@pytest.mark.parametrize(
+    ("others", "stopped"), [([], True), ([StopLoop()], True), ([RuntimeError("boom")], False)]
+)
+def test_stop_loop_is_found_in_the_group_that_a_task_group_raises(others: list[BaseException], stopped: bool):
+    group: Any = vars(builtins)["BaseExceptionGroup"]
+
+    def agent(_: str) -> str:
+        raise group("tasks", [group("inner", [StopLoop()]), *others])
+
+    loop = EvaluationLoop(agent, "", metric=series())
+
+    if stopped:
+        assert loop.run("task").metadata == {"stopped": True}
+    else:
+        with pytest.raises(group):
+            loop.run("task")
 
 
 def test_iterations_are_immutable_records():
