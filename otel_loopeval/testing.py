@@ -77,6 +77,11 @@ class SpanStore(SpanExporter):
             self.spans.extend(spans)
         return SpanExportResult.SUCCESS
 
+    def clear(self) -> None:
+        """Forget the spans so far."""
+        with self._lock:
+            self.spans.clear()
+
 
 class Capture:
     """Tracer, meter and logger providers of their own that keep everything in memory.
@@ -152,6 +157,12 @@ class Capture:
         self.tracer_provider.shutdown()
         self.meter_provider.shutdown()
         self.logger_provider.shutdown()  # type: ignore[no-untyped-call]
+
+    def clear(self) -> None:
+        """Forget the spans and log records so far. Metrics go on counting: they are cumulative."""
+        self.tracer_provider.force_flush()
+        self.exporter.clear()
+        self._logs.clear()
 
     # Spans ---------------------------------------------------------------------------------------------
 

@@ -214,4 +214,6 @@ def _reasons(health: LoopHealthResult, max_wasted: int, *, over_budget: bool) ->
 
 
 def _doom_loop_kinds(run: LoopRun) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(event.kind for event in run.guard_events if event.doom_loop))
+    # By time: events are fed as they happen, or as the spans that carry them end.
+    events = sorted((event.time_ns or 0, event.kind) for event in run.guard_events if event.doom_loop)
+    return tuple(dict.fromkeys(kind for _, kind in events))
