@@ -1,6 +1,6 @@
 """What is seen while the demo's loops run: a moving table on a terminal, a line a loop elsewhere."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -40,7 +40,8 @@ def show_progress(
         yield LineProgress(console, symbols, loops)
         return
     progress = LiveProgress(symbols, loops)
-    with Live(console=console, get_renderable=progress.table, refresh_per_second=12):
+    with Live(console=console, get_renderable=progress.table, refresh_per_second=12) as live:
+        progress.redraw = live.refresh
         yield progress
 
 
@@ -81,26 +82,34 @@ class _Row:
 
 
 class LiveProgress:
-    """A table with a row for each loop, to be redrawn as scores come in."""
+    """A table with a row for each loop, redrawn as scores come in.
+
+    Attributes:
+        redraw: Redraws it.
+    """
 
     def __init__(self, symbols: Symbols, loops: Sequence[DemoLoop]) -> None:
         self._symbols = symbols
         self._rows = {shown.agent: (shown, _Row()) for shown in loops}
         self._row = _Row()
         self._spinner = Spinner("dots" if symbols.steps else "line")
+        self.redraw: Callable[[], object] = bool
 
     def began(self, shown: DemoLoop) -> None:
         """See :class:`Progress`."""
         self._row = self._rows[shown.agent][1]
         self._row.begun = True
+        self.redraw()
 
     def scored(self, score: float) -> None:
         """See :class:`Progress`."""
         self._row.scores.append(score)
+        self.redraw()
 
     def ended(self, passed: bool | None) -> None:
         """See :class:`Progress`."""
         self._row.ended, self._row.passed = True, passed
+        self.redraw()
 
     def table(self) -> Table:
         """The table as it is now."""

@@ -84,7 +84,7 @@ def _parser(modules: dict[str, ModuleType]) -> argparse.ArgumentParser:
         prog=PROGRAM, description=_DESCRIPTION, epilog=_EXIT_STATUSES, allow_abbrev=False
     )
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    subparsers = parser.add_subparsers(dest="command", metavar="command", title="commands")
+    subparsers = parser.add_subparsers(dest="command", metavar="<command>", title="commands")
     for name, module in modules.items():
         subparser = subparsers.add_parser(
             name, help=module.SUMMARY, description=module.__doc__, allow_abbrev=False

@@ -17,6 +17,7 @@ from otel_loopeval import semconv
 from otel_loopeval.cli.console import Symbols, printable
 from otel_loopeval.cli.stored_runs import StoredRun, StoredRuns
 from otel_loopeval.runs.dialects import own
+from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.verdict import Verdict
 
@@ -138,14 +139,9 @@ class _Painter:
     def run_label(self, name: Text, stored: StoredRun) -> Text:
         """A run in one line, and its verdict in a sentence."""
         verdict = stored.verdict
-        iterations = _count(stored.run.iteration_count, "iteration")
-        facts = f"  {iterations}, {duration(verdict.health.total_duration_s)}"
+        facts = f"  {_facts(stored.run, verdict)}"
         text = Text.assemble(name, "  ", health_text(verdict.passed, self._symbols), (facts, _QUIET))
-        if verdict.decided:
-            text.append(f"\n{verdict.health.reasoning}", style=_QUIET)
-        else:
-            text.append(f"\nIt was {verdict.outcome}.", style=_QUIET)
-        return text
+        return text.append(f"\n{verdict.health.reasoning}", style=_QUIET)
 
     def paint(self, tree: Tree, span: SpanData, stored: StoredRun | None) -> None:
         """Add what is inside a span."""
@@ -259,8 +255,18 @@ def _best(verdict: Verdict) -> str:
     return "" if verdict.best_score is None else f"{verdict.best_score:g} of {verdict.health.threshold:g}"
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _facts(run: LoopRun, verdict: Verdict) -> str:
+    """Iterations, how it ended if it did not just complete, and duration."""
+    number, most = run.iteration_count, run.max_iterations
+    facts = [
+        f"{number} iteration{'' if number == 1 else 's'}"
+        if most is None
+        else f"{number} of {most} iterations"
+    ]
+    if verdict.outcome != semconv.OUTCOME_COMPLETED:
+        facts.append(verdict.outcome)
+    facts.append(duration(verdict.health.total_duration_s))
+    return ", ".join(facts)
 
 
 def _word(value: object, default: str) -> str:

@@ -3,6 +3,7 @@
 import logging
 import math
 import os
+import socket
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ HTTP: Final = "http/protobuf"
 _HTTP_PORT: Final = 4318
 _SUCCESS: Final = "SUCCESS"
 _LONGEST_PROBLEM: Final = 300
+_LOOK_S: Final = 1.0
 
 PATIENCE_S: Final = 2.0
 """Seconds that an endpoint has to take a request, unless the environment gives it another time."""
@@ -93,7 +95,7 @@ def send_traces(destination: Destination, spans: Sequence["ReadableSpan"]) -> st
             exporter.shutdown()
         except Exception as error:  # noqa: BLE001 - the environment may say anything
             return _one_line(str(error) or type(error).__name__)
-    return None if arrived else problems.last
+    return None if arrived else _unreachable(destination) or problems.last
 
 
 def _span_exporter(destination: Destination) -> "SpanExporter":
@@ -166,6 +168,18 @@ def _metric_exporter(destination: Destination) -> Any:
         kind = metric_exporter.OTLPMetricExporter
     watched: Any = type("WatchedExporter", (_Watched, kind), {})
     return watched(timeout=destination.timeout_s)
+
+
+def _unreachable(destination: Destination) -> str | None:
+    """Why nothing answers at an endpoint, if that is so: exporters only tell that they gave up."""
+    try:
+        parts = urlsplit(destination.endpoint)
+        if not parts.hostname or parts.port is None:
+            return None
+        socket.create_connection((parts.hostname, parts.port), _LOOK_S).close()
+    except (OSError, ValueError) as error:
+        return _one_line(getattr(error, "strerror", None) or str(error))
+    return None
 
 
 class _Problems(logging.Handler):
