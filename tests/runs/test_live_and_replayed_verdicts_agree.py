@@ -105,9 +105,9 @@ def execute(program: Any, tracer: Any) -> None:
             "gen_ai.usage.input_tokens": program.tokens[0],
             "gen_ai.usage.output_tokens": program.tokens[1],
         }
-        with tracer.start_as_current_span("chat", attributes=usage if program.wrapped else None):
-            with tracer.start_as_current_span("http", attributes=usage):
-                pass
+        wrapper = tracer.start_as_current_span("chat", attributes=usage if program.wrapped else None)
+        with wrapper, tracer.start_as_current_span("http", attributes=usage):
+            pass
     elif isinstance(program, Step):
         with iteration() as it:
             for action in program.inside:
