@@ -242,7 +242,6 @@ class LoopSeams:
             if isinstance(node, Iteration) and node.producing:
                 return None
             run.end_iterations()
-            run.check_stop()
             number = kwargs.get("iteration", args[1] if len(args) > 1 else None)
             it = Iteration(run, number if isinstance(number, int) and not isinstance(number, bool) else None)
             it.begin()

@@ -46,10 +46,14 @@ class PublicHooks(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """See the base class."""
         try:
+            if parent_context is not None:
+                owner: Any = parent_context.get(RUN_KEY)
+                if owner is not None and owner.span is None:
+                    return  # ours, and fed by its owner
             parent = span.parent
             node = None if parent is None else self._spans.get(parent.span_id)
             if span.name[:_PREFIX_LENGTH] in _PREFIXES:
-                self._started(span, parent_context, node)
+                self._started(span, node)
             elif node is not None and len(self._spans) < MAX_OPEN_SPANS:
                 self._spans[span.get_span_context().span_id] = node
         except Exception as error:  # noqa: BLE001 - the guard
@@ -73,7 +77,7 @@ class PublicHooks(SpanProcessor):
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
 
-    def _started(self, span: Span, parent_context: Context | None, parent: "Node | None") -> None:
+    def _started(self, span: Span, parent: "Node | None") -> None:
         raise NotImplementedError
 
     def _ending(self, span: Span) -> None:
@@ -89,10 +93,14 @@ class ProbedHooks(PublicHooks):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """See the base class."""
         try:
+            if parent_context is not None:
+                owner: Any = parent_context.get(RUN_KEY)
+                if owner is not None and owner.span is None:
+                    return  # ours, and fed by its owner
             parent = span._parent
             node = None if parent is None else self._spans.get(parent[1])
             if span._name[:_PREFIX_LENGTH] in _PREFIXES:
-                self._started(span, parent_context, node)
+                self._started(span, node)
             elif node is not None and len(self._spans) < MAX_OPEN_SPANS:
                 self._spans[span._context[1]] = node
         except Exception as error:  # noqa: BLE001 - the guard
@@ -114,6 +122,13 @@ class ProbedHooks(PublicHooks):
                     self._ended(span, node)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
+
+
+def span_id_of(span: Any) -> int:
+    """The id of a recording span of the SDK."""
+    if _PROBE.fields:
+        return span._context[1]
+    return span.get_span_context().span_id
 
 
 def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX_AGENTS = 100
 """Agent names that a process shows on metrics; the ones after are ``_other``."""
 
+shown_agents: set[str] = set()
+"""Agent names on the metrics of this process so far: its series outlive a change of options."""
+
 Attributes = dict[str, Any]
 Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
@@ -45,7 +48,6 @@ class Instruments:
         self, meter: Meter, open_runs: "Callable[[], Sequence[LoopRun]]", *, iteration_metrics: bool
     ) -> None:
         self._open_runs = open_runs
-        self._agents: set[str] = set()
         self._base: dict[tuple[str, str, str, bool], Attributes] = {}
 
         def counter(metric: semconv.Metric) -> Counter:
@@ -161,9 +163,9 @@ class Instruments:
         attributes = self._base.get(key)
         if attributes is None:
             agent = run.agent
-            if agent not in self._agents:
-                if len(self._agents) < MAX_AGENTS:
-                    self._agents.add(agent)
+            if agent not in shown_agents:
+                if len(shown_agents) < MAX_AGENTS:
+                    shown_agents.add(agent)
                 else:
                     agent = semconv.AGENT_OTHER
             attributes = {

@@ -48,7 +48,7 @@ class Iteration(Node):
     )
 
     def __init__(self, run: "Run | None", number: int | None = None) -> None:
-        super().__init__()
+        self.span = self.span_id = self.context = None  # not super().__init__(): the hot path
         self.run = run
         self._number = number
         self._previous: Context | None = None  # what was current before; an iteration ends before its run
@@ -63,9 +63,7 @@ class Iteration(Node):
         try:
             node: Any = get_current().get(_sdk.RUN_KEY)
             if node is not None:
-                run: Run = node.run
-                self.run = run
-                run.check_stop()
+                self.run = node.run
                 self.begin()
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("iteration.enter", error)
@@ -79,7 +77,7 @@ class Iteration(Node):
             return
         try:
             self.end(error)
-            if error is None:
+            if error is None and run.stopping is not None:
                 run.check_stop()
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("iteration.exit", problem)
@@ -130,22 +128,25 @@ class Iteration(Node):
             self.iteration_state.score = self._score
 
     def begin(self) -> None:
-        """Start the iteration and its span."""
+        """Start the iteration and its span, unless its run was asked to stop.
+
+        Raises:
+            StopLoop: Its run was asked to stop: the beginning of an iteration is a seam of the loop.
+        """
         run = self.run
         if run is None:
             return
-        state = run.state
+        if run.stopping is not None:
+            run.check_stop()
         try:
             now_ns = time_ns()
-            iteration_state = self.iteration_state = state.begin_iteration(now_ns, self._number)
+            state = self.iteration_state = run.state.begin_iteration(now_ns, self._number)
             run.open_iterations.append(self)
-            self._previous = get_current()
+            current = self._previous = get_current()
+            # Its parent is where the program is, if that is in the run and in no iteration of it.
+            parent = current if current.get(_sdk.RUN_KEY) is run else run.context or current
             self.enter(
-                run.pipeline.tracer(run.scope),
-                semconv.SPAN_ITERATION,
-                _parent_of_iteration(run),
-                {semconv.ITERATION_NUMBER: iteration_state.number},
-                now_ns,
+                run.tracer, semconv.SPAN_ITERATION, parent, {semconv.ITERATION_NUMBER: state.number}, now_ns
             )
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("iteration.begin", error)
@@ -164,9 +165,12 @@ class Iteration(Node):
         if self._previous is not None:
             leave(self, self._previous)
         try:
-            if self not in run.open_iterations:
+            if run.open_iterations[-1:] == [self]:
+                run.open_iterations.pop()
+            elif self in run.open_iterations:
+                run.open_iterations.remove(self)
+            else:
                 return  # it has ended before, with its run
-            run.open_iterations.remove(self)
             if self.span_id is not None:
                 open_spans.pop(self.span_id, None)
         except Exception as problem:  # noqa: BLE001 - the guard
@@ -193,12 +197,15 @@ class Iteration(Node):
         pipeline = run.pipeline
         if self.output is not None:
             self._show_output(run, state, ended_ns)
-        threshold = effective_threshold(run.state, pipeline.options.policy)
+        threshold = effective_threshold(run.state, pipeline.tracker.policy)
         score = state.score
         met = score is not None and score >= threshold
-        if span.is_recording():
+        if self.span_id is not None:
             attributes = emission.iteration_attributes(
-                state, _delta(run.state, state), _count(self.findings), threshold_met=met
+                state,
+                _delta(run.state, state),
+                None if self.findings is None else _count(self.findings),
+                threshold_met=met,
             )
             if attributes:
                 span.set_attributes(attributes)
@@ -231,12 +238,6 @@ def _begin(number: int | None) -> Iteration:
     return it
 
 
-def _parent_of_iteration(run: "Run") -> Context:
-    """What an iteration starts in: where the program is, if that is in the run and in no iteration of it."""
-    current = get_current()
-    return current if current.get(_sdk.RUN_KEY) is run else run.context or current
-
-
 def _delta(run: LoopRun, state: IterationState) -> float | None:
     """Change of the score since the iteration before, rounded as the specification has it."""
     iterations = run.iterations
@@ -253,8 +254,6 @@ def _delta(run: LoopRun, state: IterationState) -> float | None:
 
 
 def _count(findings: Any) -> int | None:
-    if findings is None:
-        return None
     try:
         return len(findings)
     except TypeError:

@@ -44,13 +44,14 @@ class Run(Node):
     __slots__ = (
         "__weakref__",
         "_detector",
-        "_stop",
         "open_iterations",
         "pipeline",
         "recorded_error",
         "scope",
         "state",
+        "stopping",
         "subject",
+        "tracer",
     )
 
     def __init__(self, pipeline: Pipeline, state: LoopRun, scope: str = semconv.SCOPE) -> None:
@@ -59,7 +60,8 @@ class Run(Node):
         self.pipeline = pipeline
         self.scope = scope
         self.open_iterations: list[Iteration] = []
-        self._stop: StopLoop | None = None
+        self.stopping: StopLoop | None = None  # what to raise at the next seam
+        self.tracer: Any = None
         self._detector: Any = None
         self.recorded_error = (
             0  # id of the last error that an iteration recorded: the error itself holds frames
@@ -88,7 +90,7 @@ class Run(Node):
     @guarded("run.threshold", semconv.DEFAULT_THRESHOLD)
     def threshold(self) -> float:
         """Threshold that the run is judged by, on the judge's scale."""
-        return effective_threshold(self.state, self.pipeline.options.policy)
+        return effective_threshold(self.state, self.pipeline.tracker.policy)
 
     @property
     def scores(self) -> list[float | None]:
@@ -135,7 +137,7 @@ class Run(Node):
 
     def stop(self, stop: StopLoop | None = None) -> None:
         """Make the loop end at its next seam, by raising ``StopLoop`` there."""
-        self._stop = stop or StopLoop()
+        self.stopping = stop or StopLoop()
 
     @guarded("run.guard_event")
     def record_guard_event(self, event: Any) -> None:
@@ -179,9 +181,9 @@ class Run(Node):
         """Start following the run, and its span."""
         state = self.state
         try:
-            tracer = self.pipeline.tracer(self.scope)
+            self.tracer = self.pipeline.tracer(self.scope)
             self.enter(
-                tracer,
+                self.tracer,
                 root_name(state.mode, state.agent),
                 get_current(),
                 emission.start_attributes(state),
@@ -220,7 +222,7 @@ class Run(Node):
             )
             if verdict is None:
                 return  # it has ended before: at exit, or in the parent of a forked process
-            if span.is_recording():
+            if self.span_id is not None:
                 span.set_attributes(emission.end_attributes(state, verdict))
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("run.judge", problem)
@@ -276,8 +278,8 @@ class Run(Node):
 
     def check_stop(self) -> None:
         """Raise ``StopLoop`` if somebody asked for it: called at the seams of the loop."""
-        if self._stop is not None:
-            stop, self._stop = self._stop, None
+        if self.stopping is not None:
+            stop, self.stopping = self.stopping, None
             raise stop
 
     def _record(self, event: Any) -> None:

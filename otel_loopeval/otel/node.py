@@ -19,7 +19,8 @@ class Node:
     """A run or an iteration in the OpenTelemetry context, with its span.
 
     ``span`` is None only while the span is being started: that tells the processor, which then sees this
-    node in the parent context, that the span is fed by its owner.
+    node in the parent context, that the span is fed by its owner. ``span_id`` is None where the span does
+    not record.
     """
 
     __slots__ = ("context", "span", "span_id")
@@ -38,7 +39,7 @@ class Node:
         self.span = span
         self.context = _sdk.context_with_span(start_context, span)
         if span.is_recording():
-            span_id = self.span_id = span.get_span_context().span_id
+            span_id = self.span_id = _sdk.span_id_of(span)
             open_spans[span_id] = self  # type: ignore[assignment]
         attach(self.context)
 

@@ -71,6 +71,7 @@ class Pipeline:
         """Take new options; runs that are open go on under them."""
         self.options = options
         self.active = True
+        self._meter_provider, self._logger_provider = meter_provider, logger_provider
         self.tracker.policy = options.policy
         self.logger = _logs.get_logger(semconv.SCOPE, __version__, logger_provider)
         meter = metrics.get_meter(semconv.SCOPE, __version__, meter_provider)
@@ -115,7 +116,11 @@ class Pipeline:
 
     def flush(self, timeout_ms: int) -> None:
         """Export what the providers still hold."""
-        for provider in (self._tracer_provider, metrics.get_meter_provider(), _logs.get_logger_provider()):
+        for provider in (
+            self._tracer_provider,
+            self._meter_provider or metrics.get_meter_provider(),
+            self._logger_provider or _logs.get_logger_provider(),
+        ):
             flush = getattr(provider, "force_flush", None)
             if flush is not None:
                 flush(timeout_ms)
@@ -124,6 +129,24 @@ class Pipeline:
         self.instruments.evicted(reason)
         if run.owner is not None:
             run.owner.abandon()
+        else:
+            # Nobody tells us when its spans are garbage: what they stand for is dropped in bulk.
+            run.closed = True
+            _drop_closed()
+
+
+def _drop_closed() -> None:
+    """Forget the open spans of runs that are over or evicted, once they may be half of the table."""
+    if len(open_spans) < _room[0]:
+        return
+    for span_id, node in list(open_spans.items()):
+        if node.state.closed:
+            open_spans.pop(span_id, None)
+    _room[0] = max(_ROOM, 2 * len(open_spans))
+
+
+_ROOM = 20_000
+_room = [_ROOM]  # how many open spans there may be before those of closed runs are looked for
 
 
 def inert_pipeline(options: Options | None = None) -> Pipeline:

@@ -60,14 +60,10 @@ class LoopHealthProcessor(_sdk.Hooks):
         super().__init__(open_spans, pipeline.foreign_roots)
         self._pipeline = pipeline
 
-    def _started(self, span: Span, parent_context: Context | None, parent: "Node | None") -> None:
+    def _started(self, span: Span, parent: "Node | None") -> None:
         """A span under one of our names has started."""
         if not self._pipeline.active:
             return
-        if parent_context is not None:
-            owner: Any = parent_context.get(_sdk.RUN_KEY)
-            if owner is not None and owner.span is None:
-                return  # ours, and fed by its owner: the tracker knows it already
         span_id = span.get_span_context().span_id
         if span_id in open_spans:
             return  # another processor of ours has it

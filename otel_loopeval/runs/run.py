@@ -153,7 +153,9 @@ class LoopRun:
             number: Its number, from 1; one more than the iterations so far if None.
         """
         iterations = self.iterations
-        state = IterationState(self.iteration_count + 1 if number is None else number, now_ns)
+        if number is None:
+            number = len(iterations) + self.dropped_iterations + 1
+        state = IterationState(number, now_ns)
         self.active_ns = now_ns
         if len(iterations) < MAX_ITERATIONS_KEPT:
             iterations.append(state)

@@ -43,13 +43,18 @@ class Tracker:
         self.policy = policy or Policy()
         self._max_runs = max_runs
         self._max_idle_ns = None if max_idle_s is None else int(max_idle_s * 1e9)
+        self._next_sweep_ns = 0
         self._on_evict = on_evict
         self._open: dict[LoopRun, int] = {}  # run -> its active_ns when last looked at by an eviction
         self.lock = threading.Lock()
 
     def start(self, run: LoopRun) -> None:
-        """Begin to follow a run; evicts another if there are too many."""
+        """Begin to follow a run; evicts the idle ones, and another if there are too many."""
         evicted: LoopRun | None = None
+        if self._max_idle_ns is not None and run.started_ns >= self._next_sweep_ns:
+            # Often enough for the bound to mean something, seldom enough to cost nothing.
+            self._next_sweep_ns = run.started_ns + self._max_idle_ns // 4
+            self.evict_idle(run.started_ns)
         with self.lock:
             if len(self._open) >= self._max_runs:
                 evicted = self._evict_one()
