@@ -28,6 +28,7 @@ from opentelemetry.sdk.trace.sampling import Sampler
 
 from otel_loopeval import semconv
 from otel_loopeval.otel import errors
+from otel_loopeval.otel.instruments import shown_agents
 from otel_loopeval.otel.pipeline import open_spans, registry
 from otel_loopeval.otel.processor import neutral_span
 from otel_loopeval.runs.dialects.own import root_name
@@ -344,6 +345,7 @@ def reset() -> None:
     uninstrument()
     registry.reset()
     open_spans.clear()
+    shown_agents.clear()
     errors.reset()
 
 

@@ -25,7 +25,28 @@ if TYPE_CHECKING:
 
     from otel_loopeval.runs.reconstruct import Node
 
-open_spans: "dict[int, Node]" = {}
+_ROOM = 20_000
+
+
+class OpenSpans(dict[int, "Node"]):
+    """Open spans inside runs, by span id, with what they stand for.
+
+    Spans may never end, so what belongs to runs that are over is dropped once it may be half of the table.
+    """
+
+    room = _ROOM
+
+    def drop_closed(self) -> None:
+        """Forget the spans of runs that are over or were evicted, if there are many spans."""
+        if len(self) < self.room:
+            return
+        for span_id, node in list(self.items()):
+            if node.state.closed:
+                self.pop(span_id, None)
+        self.room = max(_ROOM, 2 * len(self))
+
+
+open_spans = OpenSpans()
 """Open spans inside runs, by span id, with what they stand for.
 
 One table for the process: span ids are random, and whichever processor sees a span first has it, so that
@@ -132,21 +153,7 @@ class Pipeline:
         else:
             # Nobody tells us when its spans are garbage: what they stand for is dropped in bulk.
             run.closed = True
-            _drop_closed()
-
-
-def _drop_closed() -> None:
-    """Forget the open spans of runs that are over or evicted, once they may be half of the table."""
-    if len(open_spans) < _room[0]:
-        return
-    for span_id, node in list(open_spans.items()):
-        if node.state.closed:
-            open_spans.pop(span_id, None)
-    _room[0] = max(_ROOM, 2 * len(open_spans))
-
-
-_ROOM = 20_000
-_room = [_ROOM]  # how many open spans there may be before those of closed runs are looked for
+            open_spans.drop_closed()
 
 
 def inert_pipeline(options: Options | None = None) -> Pipeline:

@@ -334,16 +334,22 @@ def test_at_most_a_hundred_agents(capture: Capture) -> None:
     assert capture.spans("evaluation_loop")[-1]["attributes"]["gen_ai.agent.name"] == "agent-119"
 
 
-def test_the_hundred_survive_a_reconfiguration(capture: Capture) -> None:
-    for _ in range(2):
+def test_a_hundred_agents_in_all_however_often_it_is_reconfigured(capture: Capture) -> None:
+    for round_number in range(2):
         for number in range(100):
-            with loop(f"agent-{number}"):
+            with loop(f"agent-{round_number}-{number}"):
                 pass
         capture.instrument()
-    with loop("one too many"):
-        pass
     agents = {point["attributes"]["gen_ai.agent.name"] for point in capture.points("loopeval.runs")}
     assert len(agents) == 101
+
+
+def test_open_runs_are_counted_once_after_a_reconfiguration(capture: Capture) -> None:
+    with loop("writer"):
+        capture.instrument(iteration_metrics=True)
+        with loop("writer"):
+            assert capture.value("loopeval.run.open") == 2
+    assert capture.value("loopeval.run.open") == 0
 
 
 def test_metrics_go_to_the_global_meter_provider_by_default(plain_capture: Capture) -> None:

@@ -134,6 +134,17 @@ def test_idle_runs_go_and_busy_ones_stay() -> None:
     assert table.open_runs() == [busy]
 
 
+def test_idle_runs_go_as_others_start() -> None:
+    evicted: Evictions = []
+    table = tracker(evicted, max_idle_s=60)
+    started(table, "idle", at_s=1)
+    started(table, "second", at_s=50)
+    assert evicted == []
+    started(table, "third", at_s=100)
+    assert evicted == [("idle", "idle")]
+    assert [run.agent for run in table.open_runs()] == ["second", "third"]
+
+
 def test_without_a_limit_a_run_may_wait_for_days() -> None:
     table = Tracker()
     started(table, "patient")
