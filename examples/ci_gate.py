@@ -15,7 +15,7 @@ EXPECTED = "cache the token and refresh it before it expires"
 ANSWERS = iter(["use a token", "cache the token", "cache the token and refresh it before it expires"])
 
 
-def agent(prompt: str) -> str:
+def agent(_prompt: str) -> str:
     """Stands for your agent."""
     return next(ANSWERS)
 

@@ -9,7 +9,7 @@ The agent below calls one tool over and over. The detector in the run sees the c
 from otel_loopeval import GuardEvent, StopLoop, ToolCall, instrument, iteration, loop
 
 
-def on_doom_loop(event: GuardEvent, run: object) -> None:
+def on_doom_loop(event: GuardEvent, _run: object) -> None:
     """Page somebody, count it, or end the run, as here."""
     print(f"doom loop: {event.kind} of {event.tool}")
     raise StopLoop

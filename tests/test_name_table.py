@@ -71,9 +71,7 @@ def otlp_type(value: Any) -> str:
     return {bool: "boolean", int: "int", float: "double", str: "string"}[type(value)]
 
 
-def test_types_are_those_of_the_telemetry(
-    plain_capture: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_types_are_those_of_the_telemetry(plain_capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(semconv.ENV_CAPTURE_CONTENT, "true")
     plain_capture.instrument(iteration_metrics=True, console=False)
     all_kinds_of_runs(plain_capture)

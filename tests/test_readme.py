@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.environments import ROOT
-from support.processes import StubProcess, run_python
+from support.processes import StubProcess, run_python, this_environment
 from support.readme import README, Block, blocks
 
 from otel_loopeval import semconv
@@ -72,6 +72,20 @@ def test_the_two_commands() -> None:
     assert demo == "pip install . && otel-loopeval demo\n"
     assert tests == 'pip install -e ".[dev]" && pytest\n'
     assert zero_code.splitlines()[-1] == "opentelemetry-instrument python app.py"
+
+
+def test_the_demo_shows_what_the_readme_shows(tmp_path: Path) -> None:
+    done = this_environment().run(["otel-loopeval", "demo"], {"PYTHONUTF8": "1"}, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stderr
+    (block,) = (block for block in blocks("text") if block.note == "demo")
+    assert without_times(block.text) in without_times(done.stdout)
+
+
+def without_times(text: str) -> str:
+    """The demo's output without its durations and the blanks that line them up."""
+    lines = (re.sub(r" +[\d.]+ m?s\b", " TIME", line).rstrip() for line in text.splitlines())
+    return "\n".join(lines)
 
 
 def test_the_configuration_table_has_every_option_and_its_default() -> None:

@@ -4,16 +4,17 @@ import re
 from importlib.metadata import requires, version
 from pathlib import Path
 
-import pytest
 from support.environments import FLOOR, ROOT, Environment
 
 TELEMETRY = [
-    str(folder) for name in ("otel", "instrumentation", "faults", "runs") if (folder := ROOT / "tests" / name).is_dir()
+    str(folder)
+    for name in ("otel", "instrumentation", "faults", "runs")
+    if (folder := ROOT / "tests" / name).is_dir()
 ]
 
 
 def test_the_lowest_is_what_the_package_asks_for() -> None:
-    pins = dict(pin.split("==") for pin in FLOOR)
+    pins = {name: pin for name, _, pin in (item.partition("==") for item in FLOOR)}
     asked: dict[str, str] = {}
     for requirement in requires("otel-loopeval") or []:
         match = re.match(r"(opentelemetry-[a-z-]+)>=([\w.]+)", requirement)
@@ -24,7 +25,7 @@ def test_the_lowest_is_what_the_package_asks_for() -> None:
 
 
 def test_the_newest_is_not_the_lowest() -> None:
-    """The environment that the other tests run in has another OpenTelemetry, or one of the two is untested."""
+    """The other tests run on another OpenTelemetry, or one of the two would be untested."""
     assert version("opentelemetry-sdk") > "1.44"
 
 

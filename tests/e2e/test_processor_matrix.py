@@ -27,9 +27,7 @@ HEALTH = {
 def test_health_reaches_the_exporter_in_every_combination(
     interpreter: Environment, receiver: OtlpReceiver, tmp_path: Path, protocol: str
 ) -> None:
-    done = interpreter.run(
-        ["python", str(APP), protocol], receiver.environment(protocol), cwd=tmp_path
-    )
+    done = interpreter.run(["python", str(APP), protocol], receiver.environment(protocol), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 

@@ -32,10 +32,17 @@ def run_block(
     text: str, copy: Path, variables: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     environment = clean_environment(
-        {"PIP_DISABLE_PIP_VERSION_CHECK": "1", **(variables or {})}, first_on_path=copy.parent / "venv" / "bin"
+        {"PIP_DISABLE_PIP_VERSION_CHECK": "1", **(variables or {})},
+        first_on_path=copy.parent / "venv" / "bin",
     )
     return subprocess.run(
-        ["bash", "-ec", text], cwd=copy, env=environment, capture_output=True, text=True, timeout=900, check=False
+        ["bash", "-ec", text],
+        cwd=copy,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
 
 

@@ -131,7 +131,9 @@ def _install(environment: Environment, arguments: Sequence[str]) -> None:
     made = (Path(python).exists() or _uv("venv", "--quiet", "--python", sys.executable, str(path))) and _uv(
         "pip", *options, *fresh, "--python", python, *arguments
     )
-    if not made:
+    if made:
+        path.touch()  # in use: old ones are cleared away
+    else:
         venv.create(path, clear=True, with_pip=True)
         _pip(Path(python), *options, *arguments)
 

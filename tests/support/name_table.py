@@ -8,6 +8,7 @@ really leaves the process.
 
 import argparse
 import ast
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -108,7 +109,7 @@ def documented() -> Iterator[tuple[str, str, str, str]]:
         if (match := _SECTION.match(line))
     }
     body = ast.parse(source).body
-    for node, following in zip(body, body[1:], strict=False):
+    for node, following in itertools.pairwise(body):
         if not (
             isinstance(node, ast.AnnAssign)
             and isinstance(node.target, ast.Name)

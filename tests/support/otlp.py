@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.request import Request, urlopen
 
 Line = dict[str, Any]
@@ -150,7 +150,7 @@ class Received:
 def typed(value: Any) -> Any:
     """A value with its types spelled out, for comparisons in which ``1``, ``1.0`` and ``True`` differ."""
     if isinstance(value, dict):
-        return {key: typed(item) for key, item in value.items()}
+        return {key: typed(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [typed(item) for item in value]
+        return [typed(item) for item in cast("list[Any]", value)]
     return (type(value).__name__, value)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
-_BLOCK = re.compile(r"^(?:<!-- (?P<note>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<note>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,9 @@ def foreign_run() -> None:
                 "evaluation_loop.iteration", attributes={"loopeval.iteration.number": number}
             ) as span:
                 span.set_attribute("loopeval.iteration.score", score)
-        root.add_event("loopeval.guard", {"loopeval.guard.kind": "repeated_action", "loopeval.guard.doom_loop": True})
+        root.add_event(
+            "loopeval.guard", {"loopeval.guard.kind": "repeated_action", "loopeval.guard.doom_loop": True}
+        )
 
 
 for order, exporting, multi in itertools.product(("before", "after"), EXPORTING, MULTI):
