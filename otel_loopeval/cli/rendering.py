@@ -79,7 +79,8 @@ def why(verdict: Verdict) -> str:
     for reason in verdict.reasons:
         text = _REASONS.get(reason, reason)
         if reason == semconv.REASON_WASTED_ITERATIONS:
-            text = f"{verdict.health.wasted_iterations} {text}"
+            wasted = verdict.health.wasted_iterations
+            text = f"{wasted} wasted iteration{_plural(wasted)}"
         elif reason == semconv.REASON_DOOM_LOOP and verdict.doom_loop_kinds:
             text = f"{text} ({', '.join(map(printable, verdict.doom_loop_kinds))})"
         parts.append(text)
@@ -137,11 +138,13 @@ class _Painter:
         self._drawn: set[tuple[int, int]] = set()  # broken input may have cycles
 
     def run_label(self, name: Text, stored: StoredRun) -> Text:
-        """A run in one line, and its verdict in a sentence."""
+        """A run in one line, and its verdict, if there is one, in a sentence."""
         verdict = stored.verdict
         facts = f"  {_facts(stored.run, verdict)}"
         text = Text.assemble(name, "  ", health_text(verdict.passed, self._symbols), (facts, _QUIET))
-        return text.append(f"\n{verdict.health.reasoning}", style=_QUIET)
+        if verdict.decided:
+            text.append(f"\n{verdict.health.reasoning}", style=_QUIET)
+        return text
 
     def paint(self, tree: Tree, span: SpanData, stored: StoredRun | None) -> None:
         """Add what is inside a span."""
@@ -258,15 +261,15 @@ def _best(verdict: Verdict) -> str:
 def _facts(run: LoopRun, verdict: Verdict) -> str:
     """Iterations, how it ended if it did not just complete, and duration."""
     number, most = run.iteration_count, run.max_iterations
-    facts = [
-        f"{number} iteration{'' if number == 1 else 's'}"
-        if most is None
-        else f"{number} of {most} iterations"
-    ]
+    facts = [f"{number} iteration{_plural(number)}" if most is None else f"{number} of {most} iterations"]
     if verdict.outcome != semconv.OUTCOME_COMPLETED:
         facts.append(verdict.outcome)
     facts.append(duration(verdict.health.total_duration_s))
     return ", ".join(facts)
+
+
+def _plural(number: int) -> str:
+    return "" if number == 1 else "s"
 
 
 def _word(value: object, default: str) -> str:
