@@ -14,5 +14,12 @@ with loop("ops", threshold=8.0, max_iterations=3) as run:
             detector.is_doom_loop()
             it.score = score
     record_guard_event(
-        {"type": "warning", "tool": "shell", "action": "block", "count": 7, "rule": "budget", "reason": "canary"}
+        {
+            "type": "warning",
+            "tool": "shell",
+            "action": "block",
+            "count": 7,
+            "rule": "budget",
+            "reason": "canary",
+        }
     )
