@@ -8,6 +8,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
+from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.options import EVENTS_LOG, EVENTS_SPAN, capture_content
 
 if TYPE_CHECKING:
@@ -73,9 +74,11 @@ def health_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:
     attributes[semconv.HEALTH_GUARD_INTERVENTIONS] = health.guard_interventions
     attributes[semconv.HEALTH_TOTAL_DURATION_S] = health.total_duration_s
     attributes[semconv.HEALTH_THRESHOLD] = health.threshold
-    deltas = [delta for delta in health.score_delta_per_iteration[-semconv.MAX_DELTAS :] if delta is not None]
+    deltas = health.score_delta_per_iteration
     if deltas:
-        attributes[semconv.HEALTH_SCORE_DELTA_PER_ITERATION] = deltas
+        if len(deltas) > semconv.MAX_DELTAS or None in deltas:
+            deltas = [delta for delta in deltas[-semconv.MAX_DELTAS :] if delta is not None]
+        attributes[semconv.HEALTH_SCORE_DELTA_PER_ITERATION] = tuple(deltas)
     if verdict.reasons:
         attributes[semconv.HEALTH_REASONS] = verdict.reasons
     if verdict.doom_loop_kinds:
@@ -153,7 +156,7 @@ def emit(
 ) -> None:
     """Emit an event where the options want it: on the span, as a log record, or both."""
     if events != EVENTS_LOG:
-        span.add_event(name, attributes, time_ns)
+        _sdk.add_clean_event(span, name, attributes, time_ns)
     if events != EVENTS_SPAN:
         logger.emit(timestamp=time_ns, context=context, event_name=name, attributes=attributes)
 

@@ -208,7 +208,7 @@ class Iteration(Node):
                 threshold_met=met,
             )
             if attributes:
-                span.set_attributes(attributes)
+                _sdk.set_clean_attributes(span, attributes)
         if score is not None:
             emission.emit(
                 pipeline.options.events,

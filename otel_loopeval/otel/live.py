@@ -223,7 +223,7 @@ class Run(Node):
             if verdict is None:
                 return  # it has ended before: at exit, or in the parent of a forked process
             if self.span_id is not None:
-                span.set_attributes(emission.end_attributes(state, verdict))
+                _sdk.set_clean_attributes(span, emission.end_attributes(state, verdict))
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("run.judge", problem)
         try:
