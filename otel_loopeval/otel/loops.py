@@ -17,8 +17,8 @@ from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.node import leave
-from otel_loopeval.otel.options import checked_choice, checked_count, checked_number
-from otel_loopeval.otel.pipeline import Pipeline, inert_pipeline, registry
+from otel_loopeval.otel.options import EVENTS_LOG, checked_choice, checked_count, checked_number
+from otel_loopeval.otel.pipeline import Pipeline, inert_pipeline, open_spans, registry
 from otel_loopeval.runs.run import LoopRun
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +68,8 @@ def _record_outside(event: Any) -> None:
         emission.guard_event(guard_event),
         time_ns(),
     )
+    if _foreign_parent() is not None and pipeline.options.events != EVENTS_LOG:
+        return  # the processor finds it on the span as that ends, and counts it for the run
     pipeline.instruments.guard_event(None, guard_event, context, fired=guard_event.doom_loop)
 
 
@@ -93,13 +95,21 @@ def begin_run(
     state = LoopRun(
         agent,
         started_ns=time_ns(),
-        parent=None if parent is None else parent.state,
+        parent=_foreign_parent() if parent is None else parent.state,
         run_id=run_id,
         **settings,
     )
     run = Run(pipeline or registry.current(), state, scope)
     run.begin()
     return run
+
+
+def _foreign_parent() -> LoopRun | None:
+    """The run that somebody else's current span is inside of: it is in no context of ours."""
+    if not open_spans:
+        return None
+    node = open_spans.get(trace.get_current_span().get_span_context().span_id)
+    return None if node is None or node.state.closed else node.state
 
 
 def _checked_text(name: str, value: Any) -> str:

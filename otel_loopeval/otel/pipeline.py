@@ -62,6 +62,17 @@ class Pipeline:
         tracer_provider: Where spans go.
         meter_provider: Where metrics go; the global one if None.
         logger_provider: Where log events go; the global one if None.
+
+    Attributes:
+        options: How runs are judged and what is emitted, at present.
+        active: Whether it does anything.
+        records: Whether there is a backend, as far as one can see.
+        has_recorded: Whether a run has begun here.
+        foreign_roots: Span ids of the open roots that somebody else ends.
+        own_providers: Meter and logger provider to use where ``instrument()`` names none.
+        tracker: Follows the runs.
+        instruments: The metrics.
+        logger: Emits log events.
     """
 
     def __init__(
@@ -75,6 +86,8 @@ class Pipeline:
         self._tracers: dict[str, Any] = {}
         self.records = hasattr(tracer_provider, "add_span_processor")
         self.foreign_roots: set[int] = set()
+        self.has_recorded = False
+        self.own_providers: tuple[Any, Any] = (None, None)
         self.tracker = Tracker(
             options.policy,
             max_runs=options.max_open_runs,
@@ -92,6 +105,8 @@ class Pipeline:
         """Take new options; runs that are open go on under them."""
         self.options = options
         self.active = True
+        meter_provider = meter_provider or self.own_providers[0]
+        logger_provider = logger_provider or self.own_providers[1]
         self._meter_provider, self._logger_provider = meter_provider, logger_provider
         self.tracker.policy = options.policy
         self.logger = _logs.get_logger(semconv.SCOPE, __version__, logger_provider)
@@ -99,22 +114,22 @@ class Pipeline:
         self.instruments = Instruments(
             meter, self.tracker.open_runs, iteration_metrics=options.iteration_metrics
         )
-        if self._tracers:  # not the first time: the exit hook must stay after the providers' own
+        if self.has_recorded:  # not the first time: the exit hook must stay after the providers' own
             lifecycle.watch(self)
 
     def tracer(self, scope: str) -> Any:
         """The tracer of an instrumentation scope."""
         tracer = self._tracers.get(scope)
         if tracer is None:
-            if not self._tracers:
-                lifecycle.watch(self)
+            self.watch()
             tracer = self._tracers[scope] = self._tracer_provider.get_tracer(scope, __version__)
         return tracer
 
-    @property
-    def has_recorded(self) -> bool:
-        """Whether a run has begun here."""
-        return bool(self._tracers)
+    def watch(self) -> None:
+        """A run begins: record the open runs when the process ends."""
+        if not self.has_recorded:
+            self.has_recorded = True
+            lifecycle.watch(self)
 
     def interrupt(self, run: LoopRun) -> None:
         """Count a run as interrupted whose root span somebody else ends, and has not."""
@@ -167,7 +182,7 @@ def inert_pipeline(options: Options | None = None) -> Pipeline:
 
 
 class Registry:
-    """Which pipeline a run goes to: the configured provider's, made when its first run begins."""
+    """Which pipeline a run goes to: the configured provider's, made as soon as there is a provider."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -191,6 +206,14 @@ class Registry:
             self._latest = self._inert = None
             for pipeline in self._pipelines.values():
                 pipeline.configure(options, meter_provider, logger_provider)
+        self._attach()
+
+    @errors.guarded("pipeline.attach")
+    def _attach(self) -> None:
+        """Add the processor to a provider that is there already: the first runs may be somebody else's."""
+        provider = self._providers[0] or trace.get_tracer_provider()
+        if hasattr(provider, "add_span_processor"):
+            self.of(provider)
 
     def deactivate(self) -> None:
         """Make everything inert: processors see nothing, new runs emit nothing."""
@@ -238,7 +261,8 @@ class Registry:
             found = [p for p in _sdk.processors_of(provider) if isinstance(p, LoopHealthProcessor)]
             if found:
                 # The user registered one: it has a tracker, and there is one tracker per provider.
-                pipeline = found[0].adopt(provider, None if self._options is None else options)
+                options = None if self._options is None else options
+                pipeline = found[0].adopt(provider, options, *self._providers[1:])
             else:
                 pipeline = Pipeline(options, provider, *self._providers[1:])
                 if pipeline.records:

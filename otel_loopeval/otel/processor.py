@@ -39,7 +39,9 @@ class LoopHealthProcessor(_sdk.Hooks):
         if unknown:
             raise TypeError(f"LoopHealthProcessor has no option {', '.join(sorted(unknown))}")
         providers = (options.pop("meter_provider", None), options.pop("logger_provider", None))
-        self.use(Pipeline(Options.of(options), trace.NoOpTracerProvider(), *providers))
+        pipeline = Pipeline(Options.of(options), trace.NoOpTracerProvider(), *providers)
+        pipeline.own_providers = providers
+        self.use(pipeline)
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "LoopHealthProcessor":
@@ -48,11 +50,17 @@ class LoopHealthProcessor(_sdk.Hooks):
         processor.use(pipeline)
         return processor
 
-    def adopt(self, provider: trace.TracerProvider, options: Options | None) -> Pipeline:
+    def adopt(
+        self,
+        provider: trace.TracerProvider,
+        options: Options | None,
+        meter_provider: Any,
+        logger_provider: Any,
+    ) -> Pipeline:
         """Give its pipeline the provider that it was added to, and new options if there are any."""
         self._pipeline.adopt(provider)
         if options is not None:
-            self._pipeline.configure(options)
+            self._pipeline.configure(options, meter_provider, logger_provider)
         return self._pipeline
 
     def use(self, pipeline: Pipeline) -> None:
@@ -76,7 +84,9 @@ class LoopHealthProcessor(_sdk.Hooks):
             return
         open_spans[span_id] = node
         if node.iteration_state is None:
+            self._pipeline.watch()
             self._pipeline.foreign_roots.add(span_id)
+            open_spans.drop_closed()
             self._pipeline.instruments.started(node.state, _context_of(span))
 
     def _ending(self, span: Span) -> None:
@@ -87,7 +97,7 @@ class LoopHealthProcessor(_sdk.Hooks):
         if not isinstance(node, reconstruct.SpanNode):
             return
         attributes = _sdk.attributes_of(span)
-        told = attributes.get(semconv.HEALTH_PASSED) is not None
+        told = attributes.get(semconv.HEALTH_DOOM_LOOP_FIRED) is not None  # a part of every verdict
         ending = reconstruct.end_root(
             self._pipeline.tracker,
             node,

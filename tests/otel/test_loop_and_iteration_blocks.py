@@ -389,4 +389,4 @@ def test_a_bad_agent_or_number_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^agent must be a string, got 3$"):
         loop(3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"^number must be a whole number of at least 0, got '1'$"):
-        iteration("1")
+        iteration("1")  # type: ignore[reportArgumentType]
