@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     loops = list(demo_loops())
     pause_s = _THINKING_S if is_live(console) and not options.fast else 0.0
 
-    console.print("\nThree loops, local agents, no network: is each loop healthy?\n", style="bold")
+    console.print("\nThree loops with local agents, no model, no key: is each loop healthy?\n", style="bold")
     with Recording(metrics_to if traces_to else None) as recording:
         with show_progress(console, symbols, loops) as progress:
             for shown in loops:

@@ -40,7 +40,7 @@ class Recording:
     def __init__(self, metrics_to: Destination | None) -> None:
         if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
             raise CommandError("OTEL_SDK_DISABLED is set: unset it to see anything", EXIT_USAGE)
-        self.metric_sender = None if metrics_to is None else MetricSender(metrics_to)
+        self.metric_sender = None if metrics_to is None else _metric_sender(metrics_to)
         self._resource = _resource()
         self._exporter = InMemorySpanExporter()
 
@@ -92,6 +92,13 @@ class Recording:
             if isinstance(passed, bool):
                 return passed
         return None
+
+
+def _metric_sender(metrics_to: Destination) -> MetricSender:
+    try:
+        return MetricSender(metrics_to)
+    except Exception as error:
+        raise CommandError(f"cannot send metrics to {metrics_to}: {error}", EXIT_USAGE) from error
 
 
 def _resource() -> Resource:

@@ -17,7 +17,7 @@ from otel_loopeval.runs.reconstruct import replay
 from otel_loopeval.runs.tracker import Tracker
 
 SHOWN = """
-Three loops, local agents, no network: is each loop healthy?
+Three loops with local agents, no model, no key: is each loop healthy?
 
 ✔ writer      improves until it is good enough  4 → 6 → 8
 ✘ polisher    goes on when it is good enough    6 → 8 → 8 → 8 → 6 → 8

@@ -182,6 +182,19 @@ def test_a_protocol_that_we_do_not_speak_is_said_before_anything_runs(tmp_path: 
     )
 
 
+def test_a_setting_that_the_exporter_cannot_take_is_said_before_anything_runs(tmp_path: Path):
+    outcome = run_command(
+        "demo",
+        cwd=tmp_path,
+        env={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_TIMEOUT": "soon"},
+    )
+    assert outcome.status == 2
+    assert outcome.err == (
+        "otel-loopeval: cannot send metrics to http://127.0.0.1:1 over gRPC: "
+        "could not convert string to float: 'soon'\n"
+    )
+
+
 GENERAL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
 DESTINATIONS: list[tuple[dict[str, str], str, Destination | None]] = [
     ({}, "TRACES", None),

@@ -100,23 +100,23 @@ def test_a_pipe_is_written_to(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"),
+    ("name", "before", "after"),
     [
-        ("missing/out.jsonl", "No such file or directory"),
-        ("file/out.jsonl", "Not a directory"),
-        ("folder", "it is a folder"),
-        ("nul\0byte", "embedded null byte"),
+        ("missing/out.jsonl", "No such file or directory", "No such file or directory"),
+        ("file/out.jsonl", "Not a directory", "Not a directory"),
+        ("folder", "it is a folder", "Is a directory"),
+        ("nul\0byte", "embedded null", "embedded null"),
     ],
 )
-def test_what_cannot_be_written_is_said_before_and_after(name: str, cause: str, tmp_path: Path):
+def test_what_cannot_be_written_is_said_before_the_work_and_after(
+    name: str, before: str, after: str, tmp_path: Path
+):
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
-    for attempt in (check_writable, lambda path: write_whole(path, "x")):
-        with pytest.raises(CommandError) as caught:
-            attempt(tmp_path / name)
-        assert caught.value.status == 1
-        assert "cannot write" in str(caught.value)
-        assert cause.lower() in str(caught.value).lower() or name == "folder"
+    with pytest.raises(CommandError, match=f"cannot write .*: .*{before}"):
+        check_writable(tmp_path / name)
+    with pytest.raises(CommandError, match=f"cannot write .*: .*{after}"):
+        write_whole(tmp_path / name, "x")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
