@@ -1,20 +1,22 @@
 """Judging a tool call: recognise it, put it into its unit, weigh time and change, ask the evidence."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from otel_loopeval.detect.clock import Clock
-from otel_loopeval.detect.effects import only_looks
-from otel_loopeval.detect.evidence import Finding, Unit
+from otel_loopeval.detect.effects import command_looks, looks_by_name
+from otel_loopeval.detect.evidence import Finding
 from otel_loopeval.detect.identity import canonical
 from otel_loopeval.detect.lane import Lane
-from otel_loopeval.detect.outcomes import looks_failed
-from otel_loopeval.detect.patience import is_patient, slack, waits_on_purpose
+from otel_loopeval.detect.patience import WAIT, is_patient, slack, waits_on_purpose
 from otel_loopeval.detect.recognition import Recognised, Recogniser
 from otel_loopeval.detect.sighting import Sighting, pack_first
 from otel_loopeval.detect.steps import ToolCall
 
-_MEMBERS: Final = 16
 _GAP: Final = 8
+
+Found = Sequence[tuple[int, str, Finding]]
+"""Rank and name of the evidence, and what it found."""
 
 
 class Verdict:
@@ -32,7 +34,7 @@ class Verdict:
     def __init__(self) -> None:
         self.redundant = self.normalised = False
         self.repeats = 0
-        self.found: list[tuple[int, str, Finding]] = []
+        self.found: Found = ()
 
 
 class CallJudge:
@@ -63,111 +65,99 @@ class CallJudge:
         Returns:
             The verdict, valid until the next call of this method; ``None`` if the call is news.
         """
-        clock = self._clock
-        duration = clock.see(step.start_ns, step.end_ns)
         turn = step.turn
         if turn is not None and type(turn) is not int and type(turn) is not str:
             turn = canonical(turn)[0]
         joins = turn is not None and turn == lane.turn
-        call = self._recogniser.recognise(step, lane, joins=joins)
-        if waits_on_purpose(call, duration, clock):
-            clock.idle += max(duration, self._poll_gap)
-        pause = clock.idle - lane.idle
-        lane.idle = clock.idle
         lane.turn = turn
-        failed = step.error is not None
-        patient = (call.same or failed) and is_patient(
-            call, lane, pause, duration, self._poll_gap, failed=failed
-        )
-        if not joins:
-            lane.pause = pause
+        call = self._recogniser.recognise(step, lane, joins=joins)
+        patient = False
+        clock = self._clock
+        # Without times, and with nothing to be patient about, there is nothing to weigh.
+        if step.end_ns is not None or step.start_ns is not None or call.same or clock.idle != lane.idle:
+            patient = self._waited(step, lane, call, joins=joins)
         stale = call.same and not patient
-        member = hash((call.key, call.got)) if not call.blind else hash(("blind", index))
-        unit = _place(lane, call, member, index, joins=joins, stale=stale, failed=failed)
-        if call.blind:
-            lane.epoch += 1
-            lane.news()
-            return None
-        self._remember(call, lane, unit, index, stale=stale, patient=patient, failed=failed)
-        if patient or not (stale or failed or unit.tool == unit.previous_tool):
-            lane.news()
-            found: list[tuple[int, str, Finding]] = []
+        member = hash(("blind", index)) if call.blind else hash((call.key, call.got))
+        if joins:
+            unit = lane.join(member, index)
+            unit.stale = unit.stale and stale
+            unit.normalised = unit.normalised or call.normalised
+            unit.error = unit.error and call.error
+            if unit.tool != call.tool:
+                unit.tool = None
         else:
-            unit.slack = slack(call, clock)
-            unit.text = call.text
-            found = lane.tools.judge()
-            unit.text = ""
-            if not stale:
-                lane.outputs.news()
-        if call.sighting is None and not found:
+            unit = lane.open(member, index)
+            unit.stale = stale
+            unit.normalised = call.normalised
+            unit.error = call.error
+            unit.tool = call.tool
+        lane.got = call.raw
+        known = call.sighting
+        if known is None:
+            self._first_sight(call, lane, index)
+            # A new call that worked ends every streak; that it worked is asked only where its tool may fail.
+            asks = call.error or (unit.tool == unit.previous_tool and call.failed)
+        else:
+            self._again(call, known, lane, index, stale=stale)
+            asks = stale or call.failed
+        if not stale:
+            lane.news()
+        found = self._ask(call, lane) if asks and not patient else ()
+        call.release()
+        if known is None and not found:
             return None
         verdict = self._verdict
         verdict.redundant = stale and member in lane.previous_members
-        verdict.repeats = call.sighting.total if call.sighting is not None else 0
+        verdict.repeats = 0 if known is None else known.total
         verdict.normalised = call.normalised
         verdict.found = found
         return verdict
 
-    def _remember(
-        self,
-        call: Recognised,
-        lane: Lane,
-        unit: Unit,
-        index: int,
-        *,
-        stale: bool,
-        patient: bool,
-        failed: bool,
-    ) -> None:
-        known = call.sighting
-        if known is None:
-            # A change is what may have an effect and worked; failures are read from the text too.
-            if not (failed or only_looks(call.tool, call.arguments) or looks_failed(call.text)):
-                lane.epoch += 1
-            unit.sightings, unit.sighted, unit.sighted_first = 1, call.key, index
-            self._recogniser.seen.put(call.key, pack_first(lane.epoch, index, lane.ordinal, call.got))
+    def _waited(self, step: ToolCall, lane: Lane, call: Recognised, *, joins: bool) -> bool:
+        clock = self._clock
+        duration = clock.see(step.start_ns, step.end_ns)
+        if (duration >= WAIT or call.same) and waits_on_purpose(call, duration, clock):
+            clock.idle += max(duration, self._poll_gap)
+        pause = clock.idle - lane.idle
+        lane.idle = clock.idle
+        patient = (call.same or call.error) and is_patient(call, lane, pause, duration, self._poll_gap)
+        if not joins:
+            lane.pause = pause
+        return patient
+
+    def _first_sight(self, call: Recognised, lane: Lane, index: int) -> None:
+        if call.blind:
+            lane.changed()
             return
-        if patient or not call.same:
-            lane.epoch += 1
-        count, first = 1, index
-        if stale and known.in_epoch(lane.epoch) and lane.ordinal - known.ordinal <= _GAP:
+        if not call.error:
+            # What may have an effect and worked is a change.
+            looks = looks_by_name(call.tool[:200])
+            if looks is None:
+                looks = command_looks(call.arguments)
+            if not looks and not call.failed:
+                lane.changed()
+        self._recogniser.seen.put(call.key, pack_first(index, lane.mark, call.got))
+        lane.tools.unit.sightings = 1
+
+    def _again(self, call: Recognised, known: Sighting, lane: Lane, index: int, *, stale: bool) -> None:
+        if not stale:
+            # Its result moved on, or time went by.
+            lane.changed()
+        times, first = 1, index
+        since = known.units_since(lane.mark) if stale else None
+        if since is not None and since <= _GAP:
             # Twice in one turn is one sighting.
-            count, first = known.times + (lane.ordinal != known.ordinal), known.first
-        unit.sightings, unit.sighted, unit.sighted_first = count, call.key, first
-        now = Sighting(known.total + 1, count, lane.epoch, call.volatile, first, lane.ordinal, call.got)
+            times, first = known.times + (since > 0), known.first
+        unit = lane.tools.unit
+        unit.sightings, unit.sighted, unit.sighted_first = times, call.key, first
+        now = Sighting(known.total + 1, times, call.volatile, first, lane.mark, call.got)
         self._recogniser.seen.put(call.key, now.pack())
 
-
-def _place(
-    lane: Lane, call: Recognised, member: int, index: int, *, joins: bool, stale: bool, failed: bool
-) -> Unit:
-    if joins:
+    def _ask(self, call: Recognised, lane: Lane) -> Found:
         unit = lane.tools.unit
-        if member not in lane.members:
-            if len(lane.members) < _MEMBERS:
-                lane.members = (*lane.members, member)
-                unit.id = hash(tuple(sorted(lane.members))) or 1
-            else:
-                unit.id = hash((unit.id, member)) or 1
-        unit.last = index
-        unit.stale = unit.stale and stale
-        unit.known = unit.known and call.known
-        unit.normalised = unit.normalised or call.normalised
-        unit.error = unit.error and failed
-        if unit.tool != call.tool:
-            unit.tool = None
-    else:
-        unit = lane.tools.open(index)
-        lane.ordinal += 1
-        lane.previous_members = lane.members
-        lane.members = (member,)
-        unit.id = member or 1
-        unit.last = index
-        unit.stale = stale
-        unit.known = call.known
-        unit.normalised = call.normalised
-        unit.error = failed
-        unit.tool = call.tool
-    unit.forget_outcome()
-    lane.got = call.raw
-    return unit
+        unit.slack = slack(call, self._clock)
+        unit.text = call.text
+        unit.forget_outcome()
+        found = lane.tools.judge()
+        unit.text = ""
+        return found

@@ -6,7 +6,7 @@ from otel_loopeval import semconv
 from otel_loopeval.detect.evidence import TOOLS, Finding, Ladder, Unit
 
 _PERIODS: Final = (2, 3, 4, 5)
-_Runs = tuple[tuple[int, int], ...]
+_Runs = tuple[int, ...]
 
 
 class Cycle:
@@ -17,7 +17,7 @@ class Cycle:
         track: Whether it watches tool calls (``TOOLS``) or messages (``OUTPUTS``).
     """
 
-    fresh: _Runs = ((0, 0),) * len(_PERIODS)
+    fresh: _Runs = (0,) * (2 * len(_PERIODS))
     """For each period: units in a row that equal the one a period before, and the first step of it all."""
 
     def __init__(self, ladder: Ladder | None = None, track: str = TOOLS) -> None:
@@ -29,21 +29,23 @@ class Cycle:
     def advance(self, state: _Runs, unit: Unit) -> tuple[_Runs, Finding | None]:
         """See :class:`~otel_loopeval.detect.evidence.Evidence`."""
         ring = unit.ring
-        if unit.id not in ring:
-            return self.fresh, None
-        runs = tuple(
-            ((run + 1, first) if run else (1, unit.ring_first[period - 1]))
-            if unit.id == ring[period - 1]
-            else (0, 0)
-            for (run, first), period in zip(state, _PERIODS, strict=True)
-        )
-        for (run, first), period in zip(runs, _PERIODS, strict=True):
-            members = {unit.id, *ring[: period - 1]}
-            # All members alike is a plain repetition, which other evidence sees sooner.
-            if run >= period and len(members) > 1:
+        runs: list[int] | None = None
+        finding: Finding | None = None
+        for at, period in enumerate(_PERIODS):
+            if unit.id != ring[-period]:
+                continue
+            run = state[2 * at] + 1
+            first = state[2 * at + 1] if run > 1 else unit.ring_first[-period]
+            if runs is None:
+                runs = list(self.fresh)
+            runs[2 * at], runs[2 * at + 1] = run, first
+            if run < period or finding is not None:
+                continue
+            # The same rotation may be entered at any of its members. All alike is a plain repetition, which
+            # other evidence sees sooner.
+            members = {unit.id, *ring[1 - period :]}
+            if len(members) > 1:
                 rounds = 1 + run // period
-                # The same rotation may be entered at any of its members.
-                identity = hash(tuple(sorted(members)))
                 level = self._ladder.level(rounds, unit.slack)
-                return runs, Finding(self._kind, identity, rounds, first, level)
-        return runs, None
+                finding = Finding(self._kind, hash(tuple(sorted(members))), rounds, first, level)
+        return (self.fresh if runs is None else tuple(runs)), finding

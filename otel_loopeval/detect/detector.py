@@ -14,7 +14,7 @@ from otel_loopeval.detect.evidence import DOOM_LOOP, OUTPUTS, SEVERITIES, TOOLS,
 from otel_loopeval.detect.exact import Exact
 from otel_loopeval.detect.identity import canonical
 from otel_loopeval.detect.interleaved import Interleaved
-from otel_loopeval.detect.lane import Lane
+from otel_loopeval.detect.lane import Lane, Track
 from otel_loopeval.detect.messages import judge_message
 from otel_loopeval.detect.no_progress import NoProgress
 from otel_loopeval.detect.normalised import Normalised
@@ -75,6 +75,8 @@ class DoomLoopDetector:
         chosen = default_evidence() if evidence is None else tuple(evidence)
         self._tools = tuple(kind for kind in chosen if kind.track == TOOLS)
         self._outputs = tuple(kind for kind in chosen if kind.track == OUTPUTS)
+        self._fresh_tools = tuple(kind.fresh for kind in self._tools)
+        self._fresh_outputs = tuple(kind.fresh for kind in self._outputs)
         self._user_resets = user_resets
         self._recogniser = Recogniser(tool_identity, result_identity)
         self._clock = Clock()
@@ -94,14 +96,19 @@ class DoomLoopDetector:
         """
         self._index = index = self._index + 1
         if isinstance(step, ToolCall):
-            lane = self._lane(step.agent)
+            agent = step.agent
+            # An agent that is no name is turned into one.
+            lane = self._lanes.get(agent) if agent is None or type(agent) is str else None
+            if lane is None:
+                lane = self._lane(agent)
+            lane.used = index
             verdict = self._calls.judge(step, lane, index)
             if verdict is None:
                 return NOTHING
             raised = lane.alarms.judge(verdict.found, index) if verdict.found else None
             rule = "normalised" if verdict.normalised else "exact"
             evidence = raised.rule if raised else rule if verdict.redundant else None
-            event = self._event(raised, step, lane.tools.unit.tool) if raised else None
+            event = self._event(raised, step, lane, lane.tools.unit.tool) if raised else None
             return Observation(verdict.redundant, verdict.repeats, evidence, event)
         if isinstance(step, ModelOutput):
             return self._message(step, index)
@@ -127,7 +134,7 @@ class DoomLoopDetector:
             (finding.count - 1 for _, rule, finding in found if rule == "repeated_output"), default=0
         )
         evidence = raised.rule if raised else "repeated_output" if repeats else None
-        event = self._event(raised, step, None) if raised else None
+        event = self._event(raised, step, lane, None) if raised else None
         return Observation(repeats > 0, repeats, evidence, event)
 
     def _lane(self, agent: str | None) -> Lane:
@@ -137,13 +144,20 @@ class DoomLoopDetector:
         if lane is None:
             if len(self._lanes) >= _LANES:
                 del self._lanes[min(self._lanes.values(), key=lambda known: known.used).agent]
-            self._lanes[agent] = lane = Lane(agent, self._numbers, self._tools, self._outputs)
+            self._lanes[agent] = lane = Lane(
+                agent,
+                self._numbers,
+                Track(self._tools, self._fresh_tools),
+                Track(self._outputs, self._fresh_outputs),
+            )
             lane.idle = self._clock.idle
             self._numbers += 1
         lane.used = self._index
         return lane
 
-    def _event(self, raised: Raised, step: ToolCall | ModelOutput, tool: str | None) -> GuardEvent:
+    def _event(
+        self, raised: Raised, step: ToolCall | ModelOutput, lane: Lane, tool: str | None
+    ) -> GuardEvent:
         finding: Finding = raised.finding
         severity = SEVERITIES[finding.level]
         time_ns = step.start_ns if step.end_ns is None else step.end_ns
@@ -155,9 +169,9 @@ class DoomLoopDetector:
             tool=tool,
             count=finding.count,
             rule=raised.rule,
-            agent=step.agent,
+            agent=lane.agent,
             severity=severity,
-            key=raised.key,
+            key=f"{raised.streak[0]}:{raised.streak[1]}:{lane.agent}",
             first_step=finding.first_step,
             last_step=self._index,
             time_ns=time_ns,

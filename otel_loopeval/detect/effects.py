@@ -48,25 +48,29 @@ _LOOKING_COMMAND: Final = re.compile(
 
 
 @lru_cache(maxsize=512)
-def _by_name(tool: str) -> int:
+def looks_by_name(tool: str) -> bool | None:
+    """Whether the name of a tool says that it changes nothing.
+
+    Args:
+        tool: Name of the tool, at most 200 characters of it.
+
+    Returns:
+        The answer, or ``None`` for a shell, whose command decides.
+    """
     words = [word.lower() for word in _WORDS.findall(tool)]
     # The verb usually leads: the first word that tells decides.
     for word in words:
         if word in _LOOKING:
-            return 1
+            return True
         if word in _CHANGING:
-            return -1
-    return 0 if any(word in _SHELLS for word in words) else -1
+            return False
+    return None if any(word in _SHELLS for word in words) else False
 
 
-def only_looks(tool: str, arguments: str) -> bool:
-    """Whether a call can be trusted to change nothing.
+def command_looks(arguments: str) -> bool:
+    """Whether a shell command changes nothing.
 
     Args:
-        tool: Name of the tool.
-        arguments: Canonical text of the arguments; for a shell it holds the command.
+        arguments: Canonical text of the arguments, which holds the command.
     """
-    verdict = _by_name(tool if len(tool) <= 200 else tool[:200])  # noqa: PLR2004 - names are short; bounds the cache
-    if verdict == 0:
-        return _LOOKING_COMMAND.match(arguments, 0, 1000) is not None
-    return verdict > 0
+    return _LOOKING_COMMAND.match(arguments, 0, 1000) is not None

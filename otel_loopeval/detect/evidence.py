@@ -4,6 +4,7 @@ To add a kind of evidence, write a class with the three members of :class:`Evide
 ``DoomLoopDetector(evidence=(*default_evidence(), MyEvidence()))``.
 """
 
+from array import array
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -84,12 +85,11 @@ class Unit:
         first: Index of its first step.
         last: Index of its last step.
         id: Identity of the work and what it brought.
-        ring: Identities of up to five earlier units, the newest first; 0 where there was none.
+        ring: Identities of the five units before, the newest last; 0 where there was none.
         ring_first: Indices of the first steps of those units.
         tool: Name of the tool, or ``None`` if there are several or it is a message.
         previous_tool: The same of the unit before.
         normalised: Whether the identity rests on normalised arguments or results.
-        known: Whether results are known for all calls.
         slack: Factor by which limits are raised, since results are not known or an outage cannot be timed.
         stale: Whether all of it was seen before.
         sightings: How often its newest call was seen with this result while nothing changed.
@@ -104,7 +104,6 @@ class Unit:
         "error",
         "first",
         "id",
-        "known",
         "last",
         "normalised",
         "previous_tool",
@@ -122,12 +121,12 @@ class Unit:
     def __init__(self) -> None:
         self.first = self.last = 0
         self.id = 0
-        self.ring: tuple[int, ...] = (0, 0, 0, 0, 0)
-        self.ring_first: tuple[int, ...] = (0, 0, 0, 0, 0)
+        # Arrays take a third of the room of tuples of integers, and a run may have many agents.
+        self.ring = array("q", (0,) * 5)
+        self.ring_first = array("q", (0,) * 5)
         self.tool: str | None = None
         self.previous_tool: str | None = None
         self.normalised = False
-        self.known = True
         self.slack = 1.0
         self.stale = False
         self.sightings = 0

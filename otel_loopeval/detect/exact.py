@@ -23,9 +23,9 @@ class Exact:
 
     def advance(self, state: Streak, unit: Unit) -> tuple[Streak, Finding | None]:
         """See :class:`~otel_loopeval.detect.evidence.Evidence`."""
-        if unit.id != unit.ring[0]:
+        if unit.id != unit.ring[-1]:
             return self.fresh, None
-        count, first = state if state[0] else (1, unit.ring_first[0])
+        count, first = state if state[0] else (1, unit.ring_first[-1])
         count += 1
         state = (count, first)
         if unit.normalised is not self._normalised:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, Final, cast
 
-_LONG: Final = 1 << 16
+PLAIN: Final = 1 << 16
+"""Length up to which a text is read whole at first look."""
 _END: Final = 1 << 14
 _STRIDE_PARTS: Final = 2048
 _NODES: Final = 256
@@ -33,7 +34,7 @@ class _Walk:
     def __init__(self, full: bool) -> None:
         self.full = full
         self.nodes = _NODES_FULL if full else _NODES
-        self.chars = _CHARS_FULL if full else _LONG
+        self.chars = _CHARS_FULL if full else PLAIN
         self.sampled = False
 
 
@@ -47,13 +48,13 @@ def canonical(value: object, *, full: bool = False) -> tuple[str, bool]:
     Returns:
         The text, and whether it was sampled, so that two different values may share it. Never raises.
     """
-    if type(value) is str and len(value) <= _LONG:
+    if type(value) is str and len(value) <= PLAIN:
         return value, False
     kind: type[object] = type(value)
     if kind is dict:
-        flat = _flat(cast("dict[Any, Any]", value))
-        if flat is not None:
-            return flat, False
+        text = _flat(cast("dict[Any, Any]", value))
+        if text is not None:
+            return text, False
     walk = _Walk(full)
     try:
         return _render(value, walk, 0), walk.sampled
@@ -61,22 +62,96 @@ def canonical(value: object, *, full: bool = False) -> tuple[str, bool]:
         return f"<{kind.__qualname__}>", True
 
 
-def canonical_arguments(arguments: object, *, full: bool = False) -> tuple[str, bool]:
+def arguments_text(arguments: object) -> str:
     """Render the arguments of a call: as :func:`canonical`, but a string of JSON equals what it encodes.
+
+    Args:
+        arguments: A mapping, a raw string (perhaps malformed JSON), or anything else.
+
+    Returns:
+        The text, sampled where it is very large.
+    """
+    if type(arguments) is str and len(arguments) <= PLAIN:
+        decoded = decode(arguments)
+        return arguments.strip() if decoded is None else canonical(decoded)[0]
+    return canonical(arguments)[0]
+
+
+def arguments_hash(arguments: object, *, full: bool = False) -> tuple[int, bool]:
+    """Hash the arguments of a call, such that equal hashes mean equal canonical text.
 
     Args:
         arguments: A mapping, a raw string (perhaps malformed JSON), or anything else.
         full: As for :func:`canonical`.
 
     Returns:
-        As :func:`canonical`.
+        The hash, and whether it was made of a sample.
     """
-    if type(arguments) is str and len(arguments) <= _LONG:
-        decoded = decode(arguments)
-        if decoded is not None:
-            return canonical(decoded, full=full)
-        return arguments.strip(), False
-    return canonical(arguments, full=full)
+    given = arguments
+    if type(arguments) is str and len(arguments) <= PLAIN:
+        given = decode(arguments)
+        if given is None:
+            return hash(arguments.strip()), False
+    try:
+        if type(given) is dict:
+            quick = hash_plain(cast("dict[Any, Any]", given))
+            if quick is not None:
+                return quick, False
+        if isinstance(given, Mapping):
+            return _hash_mapping(cast("Mapping[Any, Any]", given), _Walk(full))
+    except Exception:  # noqa: BLE001 - the mapping's own methods may raise anything
+        return hash(f"<{type(given).__qualname__}>"), True
+    text, sampled = canonical(given, full=full)
+    return hash(text), sampled
+
+
+def hash_plain(mapping: dict[Any, Any]) -> int | None:
+    """Hash a few plain values as they are: most arguments are such, and rendering costs four times as much.
+
+    Args:
+        mapping: The arguments.
+
+    Returns:
+        What :func:`arguments_hash` returns, or ``None`` where the general way is needed.
+    """
+    size = 0
+    try:
+        for value in mapping.values():
+            kind: type[object] = type(cast("object", value))
+            if kind is str:
+                if not value:
+                    return None
+                size += len(value)
+            elif kind is int:
+                if value == -1:  # it hashes as -2 does
+                    return None
+            elif kind is not bool:
+                return None
+        if size <= PLAIN and len(mapping) <= _NODES:
+            return hash(tuple(sorted(mapping.items())))
+    except Exception:  # noqa: BLE001 - keys of several types, or with code of their own
+        return None
+    return None
+
+
+def _hash_mapping(mapping: Mapping[Any, Any], walk: _Walk) -> tuple[int, bool]:
+    # As hash_plain, for any mapping: what is not plain is rendered, what is empty left out.
+    pairs: list[tuple[str, object]] = []
+    room = walk.nodes
+    if len(mapping) > room:
+        walk.sampled = True
+        pairs.append(("", len(mapping)))
+    for key, value in islice(mapping.items(), room):
+        kind: type[object] = type(cast("object", value))
+        plain: object = value if (kind is int and value != -1) or kind is bool else _render(value, walk, 1)
+        if plain != "":
+            pairs.append((key if type(cast("object", key)) is str else _render(key, walk, 1), plain))
+    pairs.sort(key=_first)
+    return hash(tuple(pairs)), walk.sampled
+
+
+def _first(pair: tuple[str, object]) -> str:
+    return pair[0]
 
 
 def decode(text: str) -> dict[str, Any] | list[Any] | None:
@@ -96,8 +171,8 @@ def decode(text: str) -> dict[str, Any] | list[Any] | None:
         return None
 
 
-def _flat(mapping: dict[Any, Any]) -> str | None:  # noqa: C901 - hot, and one decision a kind of value
-    # Nearly all arguments are small and flat: this path costs a third of the general one.
+def _flat(mapping: dict[Any, Any]) -> str | None:
+    # Results are often small mappings of plain values, too.
     if len(mapping) > _NODES:
         return None
     parts: list[str] = []
@@ -105,7 +180,7 @@ def _flat(mapping: dict[Any, Any]) -> str | None:  # noqa: C901 - hot, and one d
     try:
         for key in sorted(mapping):
             value = mapping[key]
-            kind: type[object] = type(value)
+            kind: type[object] = type(cast("object", value))
             if kind is str:
                 if not value:
                     continue
@@ -122,7 +197,7 @@ def _flat(mapping: dict[Any, Any]) -> str | None:  # noqa: C901 - hot, and one d
             parts.append(f"{key}={value}")
     except Exception:  # noqa: BLE001 - keys of several types do not sort, or compare with code of their own
         return None
-    return _SEP.join(parts) if size <= _LONG else None
+    return _SEP.join(parts) if size <= PLAIN else None
 
 
 def _render(value: object, walk: _Walk, depth: int) -> str:  # noqa: PLR0911 - one return a kind of value

@@ -1,10 +1,12 @@
 """One agent's lane: what its newest unit is, what came before, and where each kind of evidence stands."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from otel_loopeval.detect.alarms import Alarms
 from otel_loopeval.detect.evidence import AnyEvidence, Finding, Unit
+
+_MEMBERS: Final = 16
 
 
 class Track:
@@ -12,46 +14,46 @@ class Track:
 
     Attributes:
         unit: The newest unit.
+        fresh: States of the evidence at the start.
+        states: States of the evidence after the newest unit.
     """
 
-    __slots__ = ("_before", "_evidence", "_fresh", "_states", "unit")
+    __slots__ = ("_before", "_evidence", "fresh", "states", "unit")
 
-    def __init__(self, evidence: Sequence[AnyEvidence]) -> None:
+    def __init__(self, evidence: Sequence[AnyEvidence], fresh: tuple[Any, ...]) -> None:
         self._evidence = evidence
-        self._fresh: tuple[Any, ...] = tuple(kind.fresh for kind in evidence)
-        self._states = self._before = self._fresh
+        self.fresh = self.states = self._before = fresh
         self.unit = Unit()
 
-    def open(self, index: int) -> Unit:
+    def open(self, index: int, identity: int) -> Unit:
         """Begin a new unit.
 
         Args:
             index: Index of its first step.
+            identity: Identity of what it does and what it brought.
 
         Returns:
             The unit.
         """
         unit = self.unit
-        if unit.id:
-            ring = unit.ring
-            unit.ring = (unit.id, ring[0], ring[1], ring[2], ring[3])
-            ring = unit.ring_first
-            unit.ring_first = (unit.first, ring[0], ring[1], ring[2], ring[3])
-        unit.first = index
-        unit.previous_tool = unit.tool
-        self._before = self._states
+        unit.ring.append(unit.id)
+        unit.ring_first.append(unit.first)
+        del unit.ring[0], unit.ring_first[0]
+        unit.id = identity or 1
+        unit.first = unit.last = index
+        self._before = self.states
         return unit
 
     def news(self) -> None:
         """The newest unit learned something: every streak ends."""
-        self._states = self._fresh
+        self.states = self.fresh
 
     def clear(self) -> None:
         """Forget everything: the user spoke."""
-        self._states = self._before = self._fresh
+        self.states = self._before = self.fresh
         self.unit = Unit()
 
-    def judge(self) -> list[tuple[int, str, Finding]]:
+    def judge(self) -> Sequence[tuple[int, str, Finding]]:
         """Show the newest unit to all evidence.
 
         Returns:
@@ -60,12 +62,12 @@ class Track:
         unit = self.unit
         states: list[Any] = []
         found: list[tuple[int, str, Finding]] = []
-        for rank, (kind, state) in enumerate(zip(self._evidence, self._before, strict=True)):
-            after, finding = kind.advance(state, unit)
+        for rank, kind in enumerate(self._evidence):
+            after, finding = kind.advance(self._before[rank], unit)
             states.append(after)
             if finding is not None:
                 found.append((rank, kind.name, finding))
-        self._states = tuple(states)
+        self.states = tuple(states)
         return found
 
 
@@ -75,20 +77,33 @@ class Lane:
     Args:
         agent: Its name.
         number: Its number, in the order in which agents appeared.
-        tools: Evidence over tool calls.
-        outputs: Evidence over messages.
+        tools: Track of its tool calls.
+        outputs: Track of its messages.
+
+    Attributes:
+        alarms: What was reported of it.
+        turn: Turn of its newest tool call.
+        output_turn: Turn of its newest message.
+        members: Identities of the calls of the newest unit.
+        previous_members: The same of the unit before.
+        got: Hash of the newest result.
+        mark: Units so far, and in the low 16 bits the epoch: it grows with every change that the agent made
+            or saw, and wraps around.
+        idle: Idle time of the run at the newest unit, in nanoseconds.
+        pause: Idle time between the newest unit and the one before, in nanoseconds.
+        growth: Pauses in a row that grew.
+        used: Index of its newest step.
     """
 
     __slots__ = (
         "agent",
         "alarms",
-        "epoch",
         "got",
         "growth",
         "idle",
+        "mark",
         "members",
         "number",
-        "ordinal",
         "output_turn",
         "outputs",
         "pause",
@@ -98,30 +113,70 @@ class Lane:
         "used",
     )
 
-    def __init__(
-        self, agent: str | None, number: int, tools: Sequence[AnyEvidence], outputs: Sequence[AnyEvidence]
-    ) -> None:
+    def __init__(self, agent: str | None, number: int, tools: Track, outputs: Track) -> None:
         self.agent = agent
         self.number = number
-        self.tools = Track(tools)
-        self.outputs = Track(outputs)
-        self.alarms = Alarms(agent)
+        self.tools = tools
+        self.outputs = outputs
+        self.alarms = Alarms()
         self.turn: Any = None
         self.output_turn: Any = None
         self.members: tuple[int, ...] = ()
         self.previous_members: tuple[int, ...] = ()
         self.got = 0
-        self.ordinal = 0
-        self.epoch = 0
+        self.mark = 0
         self.idle = 0
         self.pause = 0
         self.growth = 0
         self.used = 0
 
+    def open(self, member: int, index: int) -> Unit:
+        """Begin a unit with a call.
+
+        Args:
+            member: Identity of the call and what it brought.
+            index: Index of the step.
+
+        Returns:
+            The unit.
+        """
+        unit = self.tools.open(index, member)
+        unit.previous_tool = unit.tool
+        self.mark += 1 << 16
+        self.previous_members = self.members
+        self.members = (member,)
+        return unit
+
+    def join(self, member: int, index: int) -> Unit:
+        """Add a parallel call to the newest unit, which is the set of its calls, in whatever order.
+
+        Args:
+            member: Identity of the call and what it brought.
+            index: Index of the step.
+
+        Returns:
+            The unit.
+        """
+        unit = self.tools.unit
+        unit.last = index
+        if member not in self.members:
+            if len(self.members) < _MEMBERS:
+                self.members = (*self.members, member)
+                unit.id = hash(tuple(sorted(self.members))) or 1
+            else:
+                unit.id = hash((unit.id, member)) or 1
+        return unit
+
+    def changed(self) -> None:
+        """Something changed: looking again is verification."""
+        self.mark = self.mark & ~0xFFFF | self.mark + 1 & 0xFFFF
+
     def news(self) -> None:
         """Something was learned: every streak ends, that of messages too."""
-        self.tools.news()
-        self.outputs.news()
+        track = self.tools
+        track.states = track.fresh
+        track = self.outputs
+        track.states = track.fresh
 
     def clear(self) -> None:
         """Forget everything: the user spoke."""
@@ -131,5 +186,5 @@ class Lane:
         self.turn = self.output_turn = None
         self.members = self.previous_members = ()
         self.got = 0
-        self.epoch += 1
+        self.changed()
         self.pause = self.growth = 0

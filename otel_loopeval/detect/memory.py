@@ -10,14 +10,18 @@ class Sightings:
 
     Args:
         capacity: Entries of one generation.
+
+    Attributes:
+        young: The younger generation.
+        old: The older one.
     """
 
-    __slots__ = ("_capacity", "_old", "_young")
+    __slots__ = ("_capacity", "old", "young")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._young: dict[int, int] = {}
-        self._old: dict[int, int] = {}
+        self.young: dict[int, int] = {}
+        self.old: dict[int, int] = {}
 
     def get(self, key: int) -> int | None:
         """Look an entry up.
@@ -28,8 +32,8 @@ class Sightings:
         Returns:
             Its value, or ``None`` if it is not known (any more).
         """
-        value = self._young.get(key)
-        return self._old.get(key) if value is None else value
+        value = self.young.get(key)
+        return self.old.get(key) if value is None else value
 
     def put(self, key: int, value: int) -> None:
         """Remember an entry.
@@ -38,13 +42,13 @@ class Sightings:
             key: Key of the entry.
             value: What to remember.
         """
-        young = self._young
+        young = self.young
         if len(young) >= self._capacity and key not in young:
-            self._old = young
-            self._young = young = {}
+            self.old = young
+            self.young = young = {}
         young[key] = value
 
     def clear(self) -> None:
         """Forget everything."""
-        self._young = {}
-        self._old = {}
+        self.young = {}
+        self.old = {}

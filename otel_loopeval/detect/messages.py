@@ -1,5 +1,6 @@
 """Judging a message of the model: put it into its unit, ask the evidence."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from otel_loopeval.detect.evidence import Finding
@@ -7,7 +8,7 @@ from otel_loopeval.detect.identity import canonical
 from otel_loopeval.detect.lane import Lane
 
 
-def judge_message(lane: Lane, text: str, turn: Any, index: int) -> list[tuple[int, str, Finding]]:
+def judge_message(lane: Lane, text: str, turn: Any, index: int) -> Sequence[tuple[int, str, Finding]]:
     """Judge a message.
 
     Args:
@@ -22,12 +23,13 @@ def judge_message(lane: Lane, text: str, turn: Any, index: int) -> list[tuple[in
     if turn is not None and type(turn) is not int and type(turn) is not str:
         turn = canonical(turn)[0]
     track = lane.outputs
+    identity = hash(text.strip())
     if turn is None or turn != lane.output_turn:
-        track.open(index)
+        unit = track.open(index, identity)
+    else:
+        unit = track.unit
+        unit.id, unit.last = identity or 1, index
     lane.output_turn = turn
-    unit = track.unit
-    unit.last = index
-    unit.id = hash(text.strip()) or 1
     unit.text = text
     found = track.judge()
     unit.text = ""

@@ -13,49 +13,78 @@ from otel_loopeval.detect.identity import canonical, decode
 
 _HEAD: Final = 8192
 _TAIL: Final = 2048
+_VOID: Final = "#"
 
+# One token at a time: one large expression over the whole text costs ten times as much.
+_PUNCTUATION: Final = "{}[](),;\"'<>|"
+_BLANK: Final = str.maketrans(_PUNCTUATION, " " * len(_PUNCTUATION))
 _VOLATILE: Final = re.compile(
     r"""
-    \x1b\[[0-9;?]*[A-Za-z]  # terminal colours
-  | \b\d{4}-\d\d-\d\d[T\ ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:\ ?Z|\ ?[+-]\d\d:?\d\d)?  # date, time
-  | \b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?\b  # time with seconds
-  | \b1[5-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?\b  # since the epoch: s, ms, µs, ns
-  | \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b  # UUID
-  | \b0x[0-9a-f]{6,}\b  # address
-  | \b(?![0-9a-f]{40}\b|[0-9a-f]{64}\b)(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{16,}\b  # hexadecimal id, no hash
-  | \b\d+(?:\.\d+)?\ ?(?:ms|us|µs|ns|s|secs?|seconds?)\b  # duration
-  | /tmp/[\w./-]+ | \btmp[a-z0-9_]{6,10}\b  # temporary file
-  | \b(?:attempt|retry|try|poll|call|invocation|request|seq|sequence|pid|thread|port|nonce)
-      (?:[\ _-]?(?:id|no\.?|num|number|count))?["']?\ ?[=:\#(]?\ ?["']?\#?\d+  # labelled counter
-  | \b(?:request|req|trace|span|correlation|session|call|run|message|msg|response|event|operation)
-      [\ _-]?id["']?\ ?[=:]?\ ?["']?[\w.:-]*\d[\w.:-]*  # labelled id
-  | \breq[_-][\w-]*\d[\w-]*  # prefixed request id
-  | \bref["']?\ ?[=:]\ ?["']?[\w-]+  # element reference
+    (?:\d{4}-\d\d-\d\dT)?\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?  # time
+  | 1[5-9]\d{8}(?:\d{3}){0,3}(?:\.\d+)?  # since the epoch: s, ms, µs, ns
+  | [0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}  # UUID
+  | 0x[0-9a-f]{6,}  # address
+  | (?![0-9a-f]{40}$|[0-9a-f]{64}$)(?:(?=.*[a-f])[0-9a-f]{16,}|(?=(?:.*\d){4})(?=.*[a-z])[a-z\d]{20,})  # id
+  | \d+(?:\.\d+)?(?:ms|us|µs|ns|s|secs?|seconds?)  # duration
+  | /tmp/.* | tmp[a-z0-9_]{6,10}  # temporary file
+  | req[_-][\w-]+  # prefixed request id
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
+_DIGIT: Final = re.compile(r"\d")
+_UNITS: Final = frozenset(("ms", "us", "µs", "ns", "s", "sec", "secs", "second", "seconds"))
+_COUNTERS: Final = (
+    "attempt",
+    "retry",
+    "try",
+    "poll",
+    "call",
+    "invocation",
+    "request",
+    "seq",
+    "sequence",
+    "nonce",
+)
+_OWNERS: Final = (
+    *(
+        "request",
+        "req",
+        "trace",
+        "span",
+        "correlation",
+        "session",
+        "call",
+        "run",
+        "message",
+        "msg",
+        "response",
+    ),
+    *("event", "operation", "thread", "process"),
+)
+_LABELS: Final = frozenset(
+    spelling
+    for label in (
+        *_COUNTERS,
+        *("pid", "tid", "port", "ref"),
+        *(f"{owner}{joint}id" for owner in _OWNERS for joint in ("", "_", "-")),
+    )
+    for spelling in (label, label.capitalize(), label.upper())
+) | frozenset(f"{owner}Id" for owner in _OWNERS)
 _FAMILY: Final = re.compile(
     r"""'[^']{1,200}' | "[^"]{1,200}" | `[^`]{1,200}` | (?:[\w.-]*[/\\])+[\w.-]* | [\w-]*\d[\w-]*""",
     re.VERBOSE,
 )
 _STATUS: Final = re.compile(r"\b[1-5]\d\d\b")
-_WORD: Final = re.compile(r"\w")
 _SPACE: Final = re.compile(r"\s+")
 _REFERENCE_KEYS: Final = frozenset(
-    {"ref", "uid", "node_id", "nodeid", "element_id", "elementid", "element_ref", "handle", "backend_node_id"}
+    ("ref", "uid", "node_id", "nodeid", "element_id", "elementid", "element_ref", "handle", "backend_node_id")
 )
 _NONCE_KEYS: Final = frozenset(
-    {
-        "nonce",
-        "request_id",
-        "requestid",
-        "idempotency_key",
-        "timestamp",
-        "ts",
-        "cache_buster",
-        "call_id",
-        "tool_call_id",
-    }
+    (
+        *("nonce", "request_id", "requestid", "idempotency_key", "timestamp", "ts", "cache_buster"),
+        *("call_id", "tool_call_id"),
+    )
 )
 _REFERENCE: Final = re.compile(r"[@#\[]{0,2}[A-Za-z_-]{0,8}\d[\w-]{0,12}\]?")
 
@@ -68,14 +97,38 @@ def normalise(text: str) -> str:
             and what lies between is kept as it is.
 
     Returns:
-        The text with every volatile part replaced by ``#`` and runs of white space by one space.
+        The words of the text, ``#`` in place of every volatile one, without most punctuation.
     """
     if len(text) > _HEAD + _TAIL:
         middle = text[_HEAD:-_TAIL]
         return f"{normalise(text[:_HEAD])}{hash(middle)}{normalise(text[-_TAIL:])}"
-    calm = _SPACE.sub(" ", _VOLATILE.sub("#", text)).strip()
+    kept: list[str] = []
+    labelled = False
+    for word in text.translate(_BLANK).split():
+        if word.isalpha():
+            if word in _UNITS and kept and _NUMBER.fullmatch(kept[-1]):
+                kept[-1] = _VOID
+            kept.append(word)
+            labelled = word in _LABELS
+        else:
+            calm, labelled = _calm(word, labelled)
+            kept.append(calm)
     # A result that is nothing but an id (or a fingerprint of a result) says just that.
-    return calm if _WORD.search(calm) else text
+    calm = " ".join(kept)
+    return calm if calm.strip("# ") else text
+
+
+def _calm(word: str, labelled: bool) -> tuple[str, bool]:
+    # A word that is not all letters, and whether what comes after it is labelled by it.
+    if not _DIGIT.search(word):
+        bare = word.strip(":=#.")
+        return word, labelled if not bare else bare in _LABELS
+    if labelled or _VOLATILE.fullmatch(word.rstrip(".:")):
+        return _VOID, False
+    key, joint, value = word.replace("=", ":", 1).partition(":")
+    if joint and (key in _LABELS or _VOLATILE.fullmatch(value)):
+        return f"{key}={_VOID}", False
+    return word, False
 
 
 def error_family(text: str) -> str:

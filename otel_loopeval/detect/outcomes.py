@@ -5,21 +5,33 @@ error is given. Each test is a regular expression over a few hundred characters.
 """
 
 import re
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
 _HEAD: Final = 240
+_MARKS: Final = " \t\r\n.,:;!?*#-=>~_'\"`([{<|/\\"
 _WAIT_S: Final = 5
 
 _FAILURE: Final = re.compile(
     r"""
-    ^\W*(?:error|exception|traceback|fatal|failed|failure|invalid|unknown|cannot|could\ not|couldn't|unable
-        |denied|no\ such|not\ found|permission\ denied|timed?\ ?out|usage:|bash:|sh:)\b
-  | \b(?:error|exception|failure)(?:\ code)?\ ?: | \w(?:Error|Exception):\ | \btraceback\ \(most\ recent
-  | \berror=(?!None|False|0\b|null) | \b(?:success|ok)=False | \bis_error=True
+    ^\W*(?:error|exception)\b(?!["']?\ ?[:=]\ ?(?:null|none|false|0\b|""|\[\]|\{\}))
+  | ^\W*(?:traceback|fatal|failed|failure|invalid|unknown|cannot|could\ not|couldn't|unable|denied|no\ such
+        |not\ found|permission\ denied|timed?\ ?out)\b
+  | ^\W*(?:usage|bash|sh):\ | \b(?:error|exception|failure)(?:\ code)?\ ?:\ | \w(?:error|exception):\s
+  | \btraceback\ \(most\ recent | \berror=(?!none|false|0\b|null)
+  | \bis_?error\W{1,4}true | \b(?:success|ok)\W{1,4}false | \bstatus\W{1,4}(?:error|fail)
   | \b(?:exit|exited|return)(?:ed|ed\ with|\ with)?(?:\ code|\ status|code)?[\ :=]{1,2}-?[1-9]
   | \bhttp(?:/\S+)?\ [45]\d\d | \bcommand\ not\ found | \bno\ such\ file
     """,
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE,
+)
+# Every match of the expression begins with one of the first or holds one of the second.
+_FAILURE_STARTS: Final = (
+    *("cannot", "could", "denied", "fatal", "invalid", "unable", "unknown", "usage:", "bash:", "sh:"),
+    *("permission", "time"),
+)
+_FAILURE_WORDS: Final = (
+    *("err", "exception", "fail", "not found", "no such", "exit", "return", "http", "false", "traceback"),
 )
 _OUTAGE: Final = re.compile(
     r"""
@@ -29,7 +41,7 @@ _OUTAGE: Final = re.compile(
   | connection\ (?:refused|reset|aborted|closed|error|timed\ out) | \btime(?:d\s)?-?\s?out\b
   | \beconn(?:refused|reset)
     """,
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE,
 )
 _PENDING: Final = re.compile(
     r"\b(?:pending|running|in.progress|queued|waiting|processing|starting|building|deploying"
@@ -49,7 +61,15 @@ def looks_failed(text: str) -> bool:
     Args:
         text: The result; its first 240 characters are looked at.
     """
-    return _FAILURE.search(text, 0, _HEAD) is not None
+    head = text[:_HEAD].lower()
+    # A dozen searches for a word are faster than one search for the expression.
+    if not head.lstrip(_MARKS).startswith(_FAILURE_STARTS):
+        for word in _FAILURE_WORDS:
+            if word in head:
+                break
+        else:
+            return False
+    return _FAILURE.search(head) is not None
 
 
 def looks_like_outage(text: str) -> bool:
@@ -58,7 +78,7 @@ def looks_like_outage(text: str) -> bool:
     Args:
         text: The error; its first 240 characters are looked at.
     """
-    return _OUTAGE.search(text, 0, _HEAD) is not None
+    return _OUTAGE.search(text[:_HEAD].lower()) is not None
 
 
 def looks_pending(text: str) -> bool:
@@ -70,16 +90,23 @@ def looks_pending(text: str) -> bool:
     return _PENDING.search(text, 0, _HEAD) is not None
 
 
-def waits(tool: str, arguments: Any) -> bool:
-    """Whether a call waits on purpose: a tool called so, or a command that sleeps for five seconds or more.
+@lru_cache(maxsize=256)
+def named_wait(tool: str) -> bool:
+    """Whether a tool is called a wait.
 
     Args:
-        tool: Name of the tool.
-        arguments: Canonical text of the arguments.
+        tool: Name of the tool, at most 200 characters of it.
     """
-    if _WAIT_NAME.search(_WAIT_WORDS.sub("_", tool)):
-        return True
-    if isinstance(arguments, str):
-        found = _SLEEP_COMMAND.search(arguments, 0, 2000)
-        return found is not None and int(found[1][:9]) >= _WAIT_S
-    return False
+    return _WAIT_NAME.search(_WAIT_WORDS.sub("_", tool)) is not None
+
+
+def sleeps(arguments: str) -> bool:
+    """Whether a command sleeps for five seconds or more.
+
+    Args:
+        arguments: Canonical text of the arguments; its first 2,000 characters are looked at.
+    """
+    if "sleep" not in arguments:
+        return False
+    found = _SLEEP_COMMAND.search(arguments, 0, 2000)
+    return found is not None and int(found[1][:9]) >= _WAIT_S

@@ -22,9 +22,9 @@ class RepeatedOutput:
 
     def advance(self, state: _State, unit: Unit) -> tuple[_State, Finding | None]:
         """See :class:`~otel_loopeval.detect.evidence.Evidence`."""
-        if unit.id != unit.ring[0]:
+        if unit.id != unit.ring[-1]:
             return self.fresh, None
-        count, first = state if state[0] else (1, unit.ring_first[0])
+        count, first = state if state[0] else (1, unit.ring_first[-1])
         count += 1
         level = self._ladder.level(count)
         return (count, first), Finding(semconv.KIND_REPEATED_OUTPUT, unit.id, count, first, level)

@@ -7,6 +7,7 @@ of a tuple.
 from typing import Final, NamedTuple
 
 MASK64: Final = 0xFFFF_FFFF_FFFF_FFFF
+MARK: Final = 0xFFFF_FFFF_FFFF
 _MASK16: Final = 0xFFFF
 _MASK32: Final = 0xFFFF_FFFF
 
@@ -17,19 +18,17 @@ class Sighting(NamedTuple):
     Attributes:
         total: Sightings with whatever result, up to 65,535.
         times: Sightings with the last result while nothing changed, up to 65,535.
-        epoch: Epoch of the agent in which these were (it grows when something changes), modulo 65,536.
         volatile: Whether ``got`` is the hash of a normalised result.
         first: Index of the first step of ``times``.
-        ordinal: Ordinal of the unit of the last sighting in its agent.
+        mark: Mark of the agent at the last sighting: see :attr:`~otel_loopeval.detect.lane.Lane.mark`.
         got: Hash of the last result, 64 bits; 0 where it is not known.
     """
 
     total: int
     times: int
-    epoch: int
     volatile: bool
     first: int
-    ordinal: int
+    mark: int
     got: int
 
     def pack(self) -> int:
@@ -37,10 +36,9 @@ class Sighting(NamedTuple):
         return (
             min(self.total, _MASK16)
             | min(self.times, _MASK16) << 16
-            | (self.epoch & _MASK16) << 32
-            | self.volatile << 48
-            | (self.first & _MASK32) << 49
-            | (self.ordinal & _MASK32) << 81
+            | self.volatile << 32
+            | (self.first & _MASK32) << 33
+            | (self.mark & MARK) << 65
             | self.got << 113
         )
 
@@ -50,20 +48,33 @@ class Sighting(NamedTuple):
         return cls(
             packed & _MASK16,
             packed >> 16 & _MASK16,
-            packed >> 32 & _MASK16,
-            bool(packed >> 48 & 1),
-            packed >> 49 & _MASK32,
-            packed >> 81 & _MASK32,
+            bool(packed >> 32 & 1),
+            packed >> 33 & _MASK32,
+            packed >> 65 & MARK,
             packed >> 113,
         )
 
-    def in_epoch(self, epoch: int) -> bool:
-        """Whether nothing changed since: the epoch is still the same."""
-        return self.epoch == epoch & _MASK16
+    def units_since(self, mark: int) -> int | None:
+        """Count the units since the last sighting.
+
+        Args:
+            mark: The agent's mark now.
+
+        Returns:
+            Units, or ``None`` if something changed since.
+        """
+        return (mark >> 16) - (self.mark >> 16) if (mark ^ self.mark) & _MASK16 == 0 else None
 
 
-def pack_first(epoch: int, first: int, ordinal: int, got: int) -> int:
-    """Pack the first sighting of a call: the common case, without a :class:`Sighting` in between."""
-    return (
-        0x1_0001 | (epoch & _MASK16) << 32 | (first & _MASK32) << 49 | (ordinal & _MASK32) << 81 | got << 113
-    )
+def pack_first(first: int, mark: int, got: int) -> int:
+    """Pack the first sighting of a call: the common case, without a :class:`Sighting` in between.
+
+    Args:
+        first: Index of the step.
+        mark: The agent's mark.
+        got: Hash of the result.
+
+    Returns:
+        What ``Sighting(1, 1, False, first, mark, got).pack()`` returns.
+    """
+    return ((got << 48 | mark & MARK) << 32 | first & _MASK32) << 33 | 0x1_0001
