@@ -88,8 +88,8 @@ def clean_environment(
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel of the checkout."""
-    if not _uv("build", "--wheel", "--quiet", "--out-dir", str(folder), str(ROOT)):
-        _pip(Path(sys.executable), "wheel", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(command, cwd=ROOT, env=clean_environment(), capture_output=True, check=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
 
