@@ -9,6 +9,7 @@ import wrapt
 
 from otel_loopeval.instrumentation import evaluation, praisonai
 from otel_loopeval.instrumentation.patches import Patches
+from otel_loopeval.otel import lifecycle
 from otel_loopeval.otel.options import OnDoomLoop, Options
 from otel_loopeval.otel.pipeline import registry
 
@@ -88,6 +89,8 @@ def instrument(
             "console": console,
         }
     )
+    if options.sigterm:
+        lifecycle.handle_sigterm()
     with _lock:
         registry.configure(options, tracer_provider, meter_provider, logger_provider)
         if _state.active:

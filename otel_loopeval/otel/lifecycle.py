@@ -41,7 +41,7 @@ def watch(pipeline: "Pipeline") -> None:
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=_after_fork_in_child)
         if pipeline.options.sigterm:
-            _install_sigterm()
+            handle_sigterm()
 
 
 @errors.guarded("lifecycle.finish_open_runs")
@@ -68,8 +68,11 @@ def note_run() -> None:
         )
 
 
-def _install_sigterm() -> None:
-    """Handle SIGTERM, only where the process would have died of it and Python lets us."""
+def handle_sigterm() -> None:
+    """Handle SIGTERM, only where the process would have died of it and Python lets us.
+
+    Called by ``instrument()`` too, which programs call on the main thread; their first run may not be there.
+    """
     if _state["sigterm"] or threading.current_thread() is not threading.main_thread():
         return
     try:

@@ -1,0 +1,182 @@
+"""Each of our functions made to raise, one by one, while programs run: the programs must not notice.
+
+The functions are enumerated, not listed. What cannot raise, or whose raising is its purpose, is in a table
+with its reason, and so is what no scenario reaches because it does not run inside the user's program.
+"""
+
+import ast
+import contextlib
+import fnmatch
+import functools
+import inspect
+import logging
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fault_injection import PACKAGE, Injection, Target, counting_calls, find_targets, raising_calls, raising_line
+from fault_scenarios import SCENARIOS, armed, play
+
+from otel_loopeval.otel import errors
+
+pytestmark = pytest.mark.swallows
+
+TARGETS = find_targets()
+
+STORES_ONLY = {
+    "otel.live:_Node.__init__": "assigns slots",
+    "otel.live:Iteration.__init__": "assigns slots",
+}
+"""Constructors that the program calls, directly or by a class of its own, and that call nothing: there is
+no object to fall back on without them, and nothing in them that could raise."""
+
+MEANT_TO_RAISE = {
+    "otel.options:checked_*": "tells the program about an argument that makes no sense",
+    "otel.loops:_checked_text": "tells the program about an argument that makes no sense",
+}
+"""Functions whose exceptions are for the program."""
+
+THE_GUARD_ITSELF = {
+    "otel.errors:swallow": "what catches errors; its own body is one try",
+    "otel.errors:warn_once": "logs for what catches errors",
+}
+
+RESTORES_THE_CONTEXT = {
+    "otel.live:leave": "calls nothing of ours; where it fails, the context is what could not be restored",
+}
+
+FALLS_BACK = {
+    "health.guards:*": "reads an object of somebody else's, and a field that cannot be read is absent",
+    "detect.*": "an identity or a normal form that cannot be had is passed over",
+}
+"""Functions whose callers have another way if they raise: then nothing is lost and nothing is counted."""
+
+OUTSIDE_OF_THE_PROGRAM: dict[str, str] = {}
+"""Functions that no scenario calls, since they do not run inside the program's own calls."""
+
+AT_OUR_BOUNDARIES = ("otel", "instrumentation")
+"""Where functions raise in every scenario that reaches them, and, besides on every call, on the first one
+alone: an error after which things go on is another one than an error without end. The functions behind
+them are behind the same few guards, so the first scenarios that reach them will do."""
+
+SCENARIOS_BEHIND = 3
+
+
+def listed(table: dict[str, str], name: str) -> bool:
+    """Whether a table has an entry for a function."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in table)
+
+
+@functools.cache
+def calls_in(scenario: str) -> Counter[str]:
+    """How often a scenario calls each of our functions when nothing is wrong."""
+    play(scenario)  # what happens only once in a process is not counted
+    calls: list[Counter[str]] = []
+
+    @contextlib.contextmanager
+    def count() -> Iterator[None]:
+        with counting_calls(TARGETS) as counted:
+            calls.append(counted)
+            yield
+
+    with armed(count):
+        play(scenario)
+    return calls[0]
+
+
+def faults_in(target: Target, scenario: str) -> Iterator[tuple[str, Any]]:
+    """The faults that a function has in a scenario: what they are called, and a context manager for each."""
+    at_boundary = target.room in AT_OUR_BOUNDARIES
+    if not at_boundary or target.guarded_lines:
+        reaching = [name for name in SCENARIOS if target.name in calls_in(name)]
+        if scenario not in reaching[:SCENARIOS_BEHIND]:
+            return
+    if target.guarded_lines:
+        for line in target.guarded_lines:
+            yield f"line {line}", functools.partial(raising_line, target, line)
+    elif target.function is not None:
+        yield "every call", functools.partial(raising_calls, target, None, spare=is_the_program)
+        if at_boundary and SCENARIOS[scenario].counts and calls_in(scenario)[target.name] > 1:
+            yield "first call", functools.partial(raising_calls, target, 1, spare=is_the_program)
+
+
+def is_the_program(caller: str) -> bool:
+    """Whether a function was called by the program (or for it, by a library) and not by us.
+
+    Such a function is an entry: it has nobody to catch what it raises, so the fault is put into everything
+    that it calls instead. That it does little else is what the table of entries is for.
+    """
+    return not caller.startswith(PACKAGE)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_program_does_not_notice_that_we_fail(scenario: str) -> None:
+    swallowed: list[str] = []
+
+    def listen(place: str, error: Exception) -> None:
+        swallowed.append(place)
+
+    noticed: list[str] = []
+    raised = 0
+    errors.listeners.append(listen)
+    logging.disable(logging.CRITICAL)
+    try:
+        for name in calls_in(scenario):
+            target = TARGETS[name]
+            if listed(STORES_ONLY | MEANT_TO_RAISE | THE_GUARD_ITSELF | RESTORES_THE_CONTEXT, name):
+                continue
+            for fault, inject in faults_in(target, scenario):
+                swallowed.clear()
+                injections: list[Injection] = []
+
+                @contextlib.contextmanager
+                def arm(inject: Any = inject, injections: list[Injection] = injections) -> Iterator[None]:
+                    with inject() as injection:
+                        injections.append(injection)
+                        yield
+
+                try:
+                    with armed(arm):
+                        play(scenario)
+                except BaseException as error:
+                    noticed.append(f"{name}, {fault}: {type(error).__name__}: {error}")
+                    continue
+                raised += injections[0].raised
+                must_count = SCENARIOS[scenario].counts and not listed(FALLS_BACK, name)
+                if injections[0].raised and must_count and not swallowed:
+                    noticed.append(f"{name}, {fault}: was not counted")
+    finally:
+        logging.disable(logging.NOTSET)
+        errors.listeners.remove(listen)
+    assert noticed == []
+    assert raised > 0 or not SCENARIOS[scenario].counts
+
+
+def test_constructors_that_cannot_fail_call_nothing() -> None:
+    for name in STORES_ONLY:
+        function = TARGETS[name].function
+        assert function is not None
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        calls = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        assert set(calls) <= {"super()", "super().__init__()"}, name
+        assert not [node for node in ast.walk(tree) if isinstance(node, (ast.Subscript, ast.BinOp, ast.Raise))]
+
+
+def test_every_function_of_the_telemetry_is_reached_or_known_not_to_run_in_the_program() -> None:
+    reached: set[str] = set()
+    for scenario in SCENARIOS:
+        reached.update(calls_in(scenario))
+    unreached = {
+        name
+        for name in TARGETS.keys() - reached
+        if name.startswith(("otel.", "instrumentation.", "runs."))
+        and not listed(OUTSIDE_OF_THE_PROGRAM, name)
+        and not name.rpartition(".")[2] in GENERATED
+    }
+    assert unreached == set()
+
+
+GENERATED = {"__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__"}
+"""Methods that dataclasses have and we do not call."""
