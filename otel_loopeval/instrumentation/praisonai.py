@@ -128,9 +128,12 @@ def _report(detector: Any) -> None:
 
 
 def patch_loop_guard(module: Any, patches: Patches) -> None:
-    """Mark the time that a ``LoopGuard`` spends in its own detector, whose verdict it ignores."""
+    """Mark the time that a ``LoopGuard`` spends in its own detector, whose verdict it ignores.
 
-    def check(original: Any) -> Any:
+    It feeds the detector in ``record`` and reads it in ``check``.
+    """
+
+    def marked(original: Any) -> Any:
         @functools.wraps(original)
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
             token = _in_loop_guard.set(True)
@@ -141,4 +144,5 @@ def patch_loop_guard(module: Any, patches: Patches) -> None:
 
         return wrapper
 
-    patches.wrap(module.LoopGuard, "check", check)
+    for name in ("check", "record"):
+        patches.wrap(module.LoopGuard, name, marked)

@@ -7,9 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from instrumented_loops import Agent, Family, both_ways, run_in_asyncio, run_sync, series
+from instrumented_loops import (
+    Agent,
+    Family,
+    both_ways,
+    own,
+    praisonaiagents,
+    run_in_asyncio,
+    run_sync,
+    series,
+)
 
-from otel_loopeval import current_run, uninstrument
+from otel_loopeval import EvaluationLoop, LoopEvaluator, current_run, uninstrument
 from otel_loopeval.otel.pipeline import open_spans
 from otel_loopeval.testing import Capture
 
@@ -18,7 +27,8 @@ RUN_AND_ITERATIONS = "evaluation_loop writer\n  evaluation_loop.iteration\n  eva
 
 def iteration_scores(capture: Capture) -> list[Any]:
     return [
-        span["attributes"].get("loopeval.iteration.score") for span in capture.spans("evaluation_loop.iteration")
+        span["attributes"].get("loopeval.iteration.score")
+        for span in capture.spans("evaluation_loop.iteration")
     ]
 
 
@@ -91,10 +101,14 @@ def test_outcomes(
 
 
 @both_ways
-def test_the_verdict_agrees_with_the_evaluator_on_the_result(capture: Capture, family: Family, run: Any) -> None:
-    from otel_loopeval import LoopEvaluator
-
-    for scores, mode in (((5.0, 9.0), "optimize"), ((9.0, 3.0, 4.0), "review"), ((1.0, 2.0, 3.0), "optimize")):
+def test_the_verdict_agrees_with_the_evaluator_on_the_result(
+    capture: Capture, family: Family, run: Any
+) -> None:
+    for scores, mode in (
+        ((5.0, 9.0), "optimize"),
+        ((9.0, 3.0, 4.0), "review"),
+        ((1.0, 2.0, 3.0), "optimize"),
+    ):
         result = run(family.make(*scores, max_iterations=3, mode=mode))
         expected = LoopEvaluator().run(result)
         root = capture.span("evaluation_loop")["attributes"]
@@ -107,7 +121,9 @@ def test_the_verdict_agrees_with_the_evaluator_on_the_result(capture: Capture, f
 
 
 @both_ways
-def test_callbacks_agents_and_metrics_run_inside_the_iteration(capture: Capture, family: Family, run: Any) -> None:
+def test_callbacks_agents_and_metrics_run_inside_the_iteration(
+    capture: Capture, family: Family, run: Any
+) -> None:
     places: list[tuple[str, int]] = []
 
     def look(place: str) -> None:
@@ -176,7 +192,11 @@ def test_the_agents_exception_is_the_same_object_and_the_trace_is_partial(
     assert root["attributes"]["loopeval.run.outcome"] == "failed"
     assert root["attributes"]["loopeval.run.iterations"] == 3
     assert iteration_scores(capture) == [5.0, 6.0, None]
-    assert [span["status"] for span in capture.spans("evaluation_loop.iteration")] == ["UNSET", "UNSET", "ERROR"]
+    assert [span["status"] for span in capture.spans("evaluation_loop.iteration")] == [
+        "UNSET",
+        "UNSET",
+        "ERROR",
+    ]
     assert "words of the user" not in repr((capture.spans(), capture.metrics()))
     assert current_run() is None
 
@@ -192,7 +212,9 @@ def test_the_metrics_exception_is_the_same_object(capture: Capture, family: Fami
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(2)])
-def test_an_interrupt_passes_and_is_no_failure(capture: Capture, family: Family, error: BaseException) -> None:
+def test_an_interrupt_passes_and_is_no_failure(
+    capture: Capture, family: Family, error: BaseException
+) -> None:
     with pytest.raises(type(error)) as caught:
         run_sync(family.make(5.0, error))
     assert caught.value is error
@@ -202,8 +224,6 @@ def test_an_interrupt_passes_and_is_no_failure(capture: Capture, family: Family,
 
 
 def test_a_cancelled_run(capture: Capture) -> None:
-    from otel_loopeval import EvaluationLoop
-
     class Slow:
         name = "writer"
 
@@ -325,8 +345,6 @@ def test_a_loop_object_that_runs_itself(capture: Capture, family: Family, place:
 
 
 def test_own_and_praisonaiagents_loops_nest(capture: Capture) -> None:
-    from instrumented_loops import own, praisonaiagents
-
     class Editor(Agent):
         name = "editor"
 
@@ -353,7 +371,9 @@ def test_runs_leave_nothing_behind(capture: Capture, family: Family) -> None:
 
 
 @both_ways
-def test_an_agent_that_says_the_same_again_is_in_a_doom_loop(capture: Capture, family: Family, run: Any) -> None:
+def test_an_agent_that_says_the_same_again_is_in_a_doom_loop(
+    capture: Capture, family: Family, run: Any
+) -> None:
     class Stuck:
         name = "writer"
 
@@ -400,8 +420,6 @@ def test_run_sync_inside_a_running_event_loop(capture: Capture, family: Family) 
 
 @pytest.mark.parametrize("run", [run_in_asyncio])
 def test_sync_agents_in_worker_threads_see_the_run(capture: Capture, run: Any) -> None:
-    from otel_loopeval import EvaluationLoop
-
     seen: list[Any] = []
 
     def agent(prompt: str) -> str:

@@ -41,7 +41,7 @@ def numbers_of(capture: Capture) -> list[int]:
     ]
 
 
-# There and back -----------------------------------------------------------------------------------------------
+# There and back -----------------------------------------------------------------------------------
 
 
 def test_uninstrument_restores_the_originals(plain_capture: Capture, family: Family) -> None:
@@ -138,7 +138,7 @@ def test_instrument_in_mid_run(plain_capture: Capture, family: Family) -> None:
     assert len(plain_capture.spans("evaluation_loop")) == 1
 
 
-# Subclasses ----------------------------------------------------------------------------------------------------
+# Subclasses ---------------------------------------------------------------------------------------
 
 
 @both_ways
@@ -366,13 +366,15 @@ def test_best_of_three_answers_in_one_iteration(capture: Capture, family: Family
 
     class BestOf(family.loop):
         def _score(self, output: str) -> Any:
-            return max((super(BestOf, self)._score(output) for _ in range(3)), key=lambda verdict: verdict.score)
+            return max(
+                (super(BestOf, self)._score(output) for _ in range(3)), key=lambda verdict: verdict.score
+            )
 
     family.make(9.0, 1.0, 2.0, base=BestOf).run("task")
     assert scores_of(capture) == [[9.0]]
 
 
-# Orders of imports ---------------------------------------------------------------------------------------------
+# Orders of imports --------------------------------------------------------------------------------
 
 PROGRAM = """
     import sys
