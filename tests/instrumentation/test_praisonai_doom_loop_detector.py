@@ -178,7 +178,7 @@ def test_a_subclass_of_the_detector(capture: Capture) -> None:
 def test_in_an_evaluation_loop_of_the_package(capture: Capture) -> None:
     """The whole story: the agent's own guard fires, and the loop's verdict says so."""
 
-    class Agent:
+    class Stuck:
         name = "writer"
 
         def __init__(self) -> None:
@@ -190,9 +190,8 @@ def test_in_an_evaluation_loop_of_the_package(capture: Capture) -> None:
             act(self.detector)
             return f"answer {self.turn}"
 
-    result = EvaluationLoop(Agent(), "", metric=lambda output: 9.0 if output.endswith("4") else 3.0).run(
-        "task"
-    )
+    agent: Any = Stuck()
+    result = EvaluationLoop(agent, "", metric=lambda output: 9.0 if output.endswith("4") else 3.0).run("task")
     root = capture.span("evaluation_loop")["attributes"]
     assert root["loopeval.health.passed"] is False
     assert root["loopeval.health.reasons"] == ["doom_loop"]
