@@ -1,1 +1,1 @@
-"""."""
+"""Runs: facts about a loop in, a verdict out, whether they come live or from stored spans."""
