@@ -1,7 +1,8 @@
 """Scoring a loop: convergence, waste and guard events, in the standard library only."""
 
 from otel_loopeval.health._saving import SaveResultsError
-from otel_loopeval.health.convergence import Convergence, convergence, score_deltas
+from otel_loopeval.health.assessment import assess
+from otel_loopeval.health.convergence import Convergence, converge, score_deltas
 from otel_loopeval.health.evaluator import LoopEvaluator
 from otel_loopeval.health.guards import (
     GuardEvent,
@@ -10,7 +11,6 @@ from otel_loopeval.health.guards import (
     tally_guard_events,
 )
 from otel_loopeval.health.result import LoopHealthResult
-from otel_loopeval.health.verdict import assess
 
 __all__ = [
     "Convergence",
@@ -19,7 +19,7 @@ __all__ = [
     "LoopHealthResult",
     "SaveResultsError",
     "assess",
-    "convergence",
+    "converge",
     "guard_event_of",
     "is_doom_loop_event",
     "score_deltas",

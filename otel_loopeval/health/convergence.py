@@ -46,7 +46,7 @@ class Convergence:
     num_iterations: int
 
 
-def convergence(
+def converge(
     scores: Sequence[Any],
     threshold: float,
     mode: str = semconv.MODE_OPTIMIZE,

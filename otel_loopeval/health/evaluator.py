@@ -7,9 +7,9 @@ from typing import Any
 
 from otel_loopeval import semconv
 from otel_loopeval.health._saving import check_template, save
+from otel_loopeval.health.assessment import assess
 from otel_loopeval.health.guards import tally_guard_events
 from otel_loopeval.health.result import LoopHealthResult
-from otel_loopeval.health.verdict import assess
 
 _THRESHOLD = semconv.DEFAULT_THRESHOLD
 _OPTIMIZE = semconv.MODE_OPTIMIZE

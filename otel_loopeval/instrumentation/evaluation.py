@@ -7,7 +7,7 @@ from otel_loopeval import semconv
 from otel_loopeval.evaluation.agents import agent_name
 from otel_loopeval.evaluation.goal import GoalLoop
 from otel_loopeval.evaluation.loop import EvaluationLoop
-from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape, read_loop_result, read_verdict
+from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run
@@ -66,14 +66,7 @@ def seams() -> list[LoopSeams]:
     return [
         LoopSeams(
             EvaluationLoop,
-            LoopShape(
-                begin=_begin,
-                finish=read_loop_result,
-                score=read_verdict,
-                runs=("run", "run_async"),
-                asks=("_get_agent_output", "_get_agent_output_async"),
-                scores=("_score", "_score_async"),
-            ),
+            LoopShape(begin=_begin),
         ),
         LoopSeams(
             GoalLoop,
@@ -81,8 +74,6 @@ def seams() -> list[LoopSeams]:
                 begin=_begin_goal,
                 finish=_read_goal_result,
                 score=_read_gate,
-                runs=("run", "run_async"),
-                asks=("_get_agent_output", "_get_agent_output_async"),
                 scores=("_goal_gate", "_goal_gate_async"),
             ),
         ),

@@ -14,7 +14,7 @@ from otel_loopeval.evaluation.agents import agent_name
 from otel_loopeval.health import GuardEvent, guard_event_of
 from otel_loopeval.instrumentation.evaluation import loop_settings
 from otel_loopeval.instrumentation.patches import Patches
-from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape, read_loop_result, read_verdict
+from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape
 from otel_loopeval.otel.errors import guarded
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run, record_guard_event
@@ -39,17 +39,7 @@ _in_loop_guard: ContextVar[bool] = ContextVar("otel_loopeval_in_loop_guard", def
 
 def loop_seams(module: Any) -> LoopSeams:
     """The patches of the package's ``EvaluationLoop``."""
-    return LoopSeams(
-        module.EvaluationLoop,
-        LoopShape(
-            begin=_begin,
-            finish=read_loop_result,
-            score=read_verdict,
-            runs=("run", "run_async"),
-            asks=("_get_agent_output", "_get_agent_output_async"),
-            scores=("_score", "_score_async"),
-        ),
-    )
+    return LoopSeams(module.EvaluationLoop, LoopShape(begin=_begin))
 
 
 def _begin(loop: Any) -> Run:

@@ -24,9 +24,35 @@ from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.node import leave
 
 
+def read_verdict(it: Iteration, verdict: Any) -> None:
+    """Read a judge's verdict: an object with ``score``, ``reasoning`` and ``suggestions``."""
+    score = getattr(verdict, "score", None)
+    if score is not None:
+        it.score = score
+    reasoning = getattr(verdict, "reasoning", None)
+    it.reasoning = reasoning if isinstance(reasoning, str) else None
+    it.findings = getattr(verdict, "suggestions", None) or ()
+
+
+def read_loop_result(run: Run, result: Any) -> str | None:
+    """Read an ``EvaluationLoopResult``: its own verdict, and the scores that the seams did not see.
+
+    Returns:
+        The outcome, if the result tells one.
+    """
+    success = getattr(result, "success", None)
+    if success is not None:
+        run.success = bool(success)
+    run.fill_in_scores(list(getattr(result, "score_history", None) or ()))
+    metadata = getattr(result, "metadata", None)
+    if isinstance(metadata, dict) and metadata.get("stopped") is True:  # type: ignore[reportUnknownMemberType]
+        return semconv.OUTCOME_STOPPED
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class LoopShape:
-    """What a loop class looks like to us.
+    """What a loop class looks like to us. By default, like an ``EvaluationLoop``, ours or PraisonAI's.
 
     Attributes:
         begin: Begins a run for a loop object that is about to run.
@@ -38,11 +64,11 @@ class LoopShape:
     """
 
     begin: Callable[[Any], Run]
-    finish: Callable[[Run, Any], str | None]
-    score: Callable[[Iteration, Any], None]
-    runs: tuple[str, ...]
-    asks: tuple[str, ...]
-    scores: tuple[str, ...]
+    finish: Callable[[Run, Any], str | None] = read_loop_result
+    score: Callable[[Iteration, Any], None] = read_verdict
+    runs: tuple[str, ...] = ("run", "run_async")
+    asks: tuple[str, ...] = ("_get_agent_output", "_get_agent_output_async")
+    scores: tuple[str, ...] = ("_score", "_score_async")
 
 
 class LoopSeams:
@@ -304,32 +330,6 @@ class LoopSeams:
             swallow("seams.scored", error)
         # A stop that was asked for waits for the next iteration: raised here, it would cost the loop the
         # answer that has just been scored, which may be its best.
-
-
-def read_verdict(it: Iteration, verdict: Any) -> None:
-    """Read a judge's verdict: an object with ``score``, ``reasoning`` and ``suggestions``."""
-    score = getattr(verdict, "score", None)
-    if score is not None:
-        it.score = score
-    reasoning = getattr(verdict, "reasoning", None)
-    it.reasoning = reasoning if isinstance(reasoning, str) else None
-    it.findings = getattr(verdict, "suggestions", None) or ()
-
-
-def read_loop_result(run: Run, result: Any) -> str | None:
-    """Read an ``EvaluationLoopResult``: its own verdict, and the scores that the seams did not see.
-
-    Returns:
-        The outcome, if the result tells one.
-    """
-    success = getattr(result, "success", None)
-    if success is not None:
-        run.success = bool(success)
-    run.fill_in_scores(list(getattr(result, "score_history", None) or ()))
-    metadata = getattr(result, "metadata", None)
-    if isinstance(metadata, dict) and metadata.get("stopped") is True:  # type: ignore[reportUnknownMemberType]
-        return semconv.OUTCOME_STOPPED
-    return None
 
 
 def _family(base: type) -> list[type]:

@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from otel_loopeval.instrumentation.seams import LoopSeams
 
 _logger = logging.getLogger("otel_loopeval")
-_lock = threading.RLock()
-
 
 class _State:
-    """What is patched now."""
+    """What is patched now.
+
+    Attributes:
+        lock: Protects the rest. Reentrant: patching may import, and an import may have us patch.
+    """
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
         self.active = False
         self.watching = False
         self.seams: list[LoopSeams] = []
@@ -35,7 +38,13 @@ class _State:
         self.modules: dict[str, Any] = {}  # framework modules that the program has imported
 
 
+    def renew_lock(self) -> None:
+        """In a forked child: the lock may be held by a thread that is not here."""
+        self.lock = threading.RLock()
+
+
 _state = _State()
+lifecycle.after_fork_in_child(_state.renew_lock)
 
 
 def instrument(
@@ -91,7 +100,7 @@ def instrument(
     )
     if options.sigterm:
         lifecycle.handle_sigterm()
-    with _lock:
+    with _state.lock:
         registry.configure(options, tracer_provider, meter_provider, logger_provider)
         if _state.active:
             return
@@ -110,7 +119,7 @@ def uninstrument() -> None:
 
     Runs that are open end as they would have.
     """
-    with _lock:
+    with _state.lock:
         if not _state.active:
             return
         _state.active = False
@@ -144,7 +153,7 @@ def _watch_imports() -> None:
 
 
 def _imported(module: Any) -> None:
-    with _lock:
+    with _state.lock:
         _state.modules[module.__name__] = module
         if _state.active:
             _patch_module(module.__name__, module)

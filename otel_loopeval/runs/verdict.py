@@ -106,7 +106,7 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
     )
     duration_s = max(ended_ns - run.started_ns, 0) / 1e9
     if run.mode in (semconv.MODE_GOAL, semconv.MODE_AGENT):
-        health = _assess_without_scores(run, scores, threshold, outcome, duration_s, success=success)
+        health = _assess_without_scores(run, threshold, outcome, duration_s, success=success)
     else:
         health = assess(
             scores,
@@ -163,7 +163,6 @@ def _outcome(run: LoopRun, *, success: bool) -> str:
 
 def _assess_without_scores(
     run: LoopRun,
-    scores: list[float | None],
     threshold: float,
     outcome: str,
     duration_s: float,
@@ -171,31 +170,30 @@ def _assess_without_scores(
     success: bool,
 ) -> LoopHealthResult:
     """Goal runs converge when the goal is met, agent runs when they complete."""
-    count = len(scores)
+    count = run.iteration_count
     converged = success if run.mode == semconv.MODE_GOAL else outcome == semconv.OUTCOME_COMPLETED
     health = assess(
         [],
-        threshold=threshold,
-        mode=semconv.MODE_REVIEW,
-        success=converged,
+        threshold,
+        semconv.MODE_REVIEW,
         guard_count=run.interventions,
         doom_loop_fired=run.doom_loop_fired,
         total_duration_s=duration_s,
-        max_wasted_iterations=0,
     )
     health.iterations_to_success = count
     health.converged = converged
     health.success = converged and not run.doom_loop_fired
-    word = "Goal met" if run.mode == semconv.MODE_GOAL else "Completed"
-    missed = "Goal not met" if run.mode == semconv.MODE_GOAL else "Did not complete"
-    parts = [f"{word} in {count} iteration(s)." if converged else f"{missed} after {count} iteration(s)."]
-    if run.doom_loop_fired:
-        parts.append("Doom-loop guard fired.")
-    if run.interventions:
-        parts.append(f"{run.interventions} guard intervention(s).")
-    health.reasoning = " ".join(parts)
     health.metadata = {"num_iterations": count}
+    done, missed = _WORDS[run.mode]
+    word = f"{done} in {count} iteration(s)." if converged else f"{missed} after {count} iteration(s)."
+    health.reasoning = word + health.reasoning.partition("iteration(s).")[2]
     return health
+
+
+_WORDS = {
+    semconv.MODE_GOAL: ("Goal met", "Goal not met"),
+    semconv.MODE_AGENT: ("Completed", "Did not complete"),
+}
 
 
 def _reasons(health: LoopHealthResult, max_wasted: int, *, over_budget: bool) -> tuple[str, ...]:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from otel_loopeval.health import Convergence, assess, convergence, score_deltas
+from otel_loopeval.health import Convergence, assess, converge, score_deltas
 
 
 def test_the_record_is_frozen_and_complete() -> None:
-    reached = convergence([3, 9, 4], 8.0, "optimize", None)
+    reached = converge([3, 9, 4], 8.0, "optimize", None)
     assert reached == Convergence(
         iterations_to_success=2, converged=True, wasted_iterations=1, num_iterations=3
     )
@@ -24,21 +24,21 @@ def test_the_record_is_frozen_and_complete() -> None:
 @pytest.mark.parametrize("mode", ["optimize", "review"])
 @pytest.mark.parametrize("score", [None, math.nan, math.inf, -math.inf, "9", object()])
 def test_a_score_that_is_no_finite_number_never_converges(score: Any, mode: str) -> None:
-    assert convergence([score], 8.0, mode).converged is False
-    assert convergence([score], -math.inf, mode).converged is False
+    assert converge([score], 8.0, mode).converged is False
+    assert converge([score], -math.inf, mode).converged is False
 
 
 def test_iterations_without_a_score_count_and_do_not_converge() -> None:
-    assert convergence([None, 9.0, None], 8.0) == Convergence(2, True, 1, 3)
-    assert convergence([None, None], 8.0) == Convergence(2, False, 0, 2)
+    assert converge([None, 9.0, None], 8.0) == Convergence(2, True, 1, 3)
+    assert converge([None, None], 8.0) == Convergence(2, False, 0, 2)
 
 
 def test_an_infinite_score_is_passed_over() -> None:
-    assert convergence([math.inf, 5.0, 9.0], 8.0) == Convergence(3, True, 0, 3)
+    assert converge([math.inf, 5.0, 9.0], 8.0) == Convergence(3, True, 0, 3)
 
 
 def test_review_takes_the_loops_word_even_where_nothing_was_scored() -> None:
-    assert convergence([None, None], 8.0, "review", success=True) == Convergence(2, True, 0, 2)
+    assert converge([None, None], 8.0, "review", success=True) == Convergence(2, True, 0, 2)
 
 
 def test_deltas_are_rounded_to_four_digits() -> None:
