@@ -54,7 +54,7 @@ class CallJudge:
         self._poll_gap = poll_gap
         self._verdict = Verdict()
 
-    def judge(self, step: ToolCall, lane: Lane, index: int) -> Verdict | None:
+    def judge(self, step: ToolCall, lane: Lane, index: int) -> Verdict | None:  # noqa: PLR0915 - hot: written out
         """Judge a call.
 
         Args:
@@ -77,7 +77,13 @@ class CallJudge:
         if step.end_ns is not None or step.start_ns is not None or call.same or clock.idle != lane.idle:
             patient = self._waited(step, lane, call, joins=joins)
         stale = call.same and not patient
-        member = hash(("blind", index)) if call.blind else hash((call.key, call.got))
+        if call.blind:
+            member = hash(("blind", index))
+        elif call.own_key == lane.own_key and call.raw == lane.got and not joins:
+            # The very same as the step before, under whatever identity that one was given.
+            member = lane.members[-1]
+        else:
+            member = hash((call.key, call.got))
         if joins:
             unit = lane.join(member, index)
             unit.stale = unit.stale and stale
@@ -92,9 +98,11 @@ class CallJudge:
             unit.error = call.error
             unit.tool = call.tool
         lane.got = call.raw
+        lane.own_key = call.own_key
         known = call.sighting
         if known is None:
             self._first_sight(call, lane, index)
+            unit.sightings = 1
             # A new call that worked ends every streak; that it worked is asked only where its tool may fail.
             asks = call.error or (unit.tool == unit.previous_tool and call.failed)
         else:
@@ -136,8 +144,10 @@ class CallJudge:
                 looks = command_looks(call.arguments)
             if not looks and not call.failed:
                 lane.changed()
-        self._recogniser.seen.put(call.key, pack_first(index, lane.mark, call.got))
-        lane.tools.unit.sightings = 1
+        packed = pack_first(index, lane.mark, call.got)
+        self._recogniser.seen.put(call.key, packed)
+        if call.own_key != call.key:
+            self._recogniser.seen.put(call.own_key, packed)
 
     def _again(self, call: Recognised, known: Sighting, lane: Lane, index: int, *, stale: bool) -> None:
         if not stale:
@@ -151,7 +161,10 @@ class CallJudge:
         unit = lane.tools.unit
         unit.sightings, unit.sighted, unit.sighted_first = times, call.key, first
         now = Sighting(known.total + 1, times, call.volatile, first, lane.mark, call.got)
-        self._recogniser.seen.put(call.key, now.pack())
+        packed = now.pack()
+        self._recogniser.seen.put(call.key, packed)
+        if call.own_key != call.key:
+            self._recogniser.seen.put(call.own_key, packed)
 
     def _ask(self, call: Recognised, lane: Lane) -> Found:
         unit = lane.tools.unit

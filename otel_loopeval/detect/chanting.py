@@ -6,7 +6,7 @@ follows it; how far the text equals itself shifted by that period is then found 
 """
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.detect.evidence import OUTPUTS, Finding, Ladder, Unit
@@ -16,6 +16,8 @@ _PROBES: Final = 48
 _MAX_PERIOD: Final = 2000
 _WINDOW: Final = 40_000
 _MIN_LENGTH: Final = 160
+_SENTENCE: Final = 30
+_PARAGRAPH: Final = 160
 _LETTERS: Final = re.compile(r"[^\W\d_]{2}")
 _SPACE: Final = re.compile(r"\s+")
 
@@ -23,12 +25,11 @@ _SPACE: Final = re.compile(r"\s+")
 class Chanting:
     """A message that chants.
 
-    A stretch counts by its repeats beyond the first, a long unit sooner than a short one: a paragraph of 200
-    characters four times is as bad as a word thirty times.
+    A long unit counts sooner than a short one, since a word may well be repeated, but a paragraph may not.
 
     Args:
-        ladder: Repeats for each severity, of a unit of 40 characters; of a longer one down to half as many,
-            of a shorter one up to twice as many.
+        ladder: Repeats for each severity, of a unit of 30 to 159 characters; of a longer one half as many, of
+            a shorter one twice as many, and in code or a table three times as many of each.
     """
 
     name = "chanting"
@@ -42,28 +43,42 @@ class Chanting:
         """See :class:`~otel_loopeval.detect.evidence.Evidence`."""
         if len(unit.text) < _MIN_LENGTH:
             return state, None
-        period, repeats = longest_chant(unit.text)
-        if not repeats:
+        chant = longest_chant(unit.text)
+        if chant.repeats < self._ladder.notice // 2:
             return state, None
-        slack = 0.5 if period >= 160 else 1.0 if period >= 30 else 2.0  # noqa: PLR2004 - see the class docstring
-        level = self._ladder.level(repeats, slack)
-        finding = Finding(semconv.KIND_REPEATED_OUTPUT, unit.id, repeats, unit.first, level)
+        slack = 0.5 if chant.period >= _PARAGRAPH else 1.0 if chant.period >= _SENTENCE else 2.0
+        level = self._ladder.level(chant.repeats, slack * (3 if chant.tabular else 1))
+        finding = Finding(semconv.KIND_REPEATED_OUTPUT, unit.id, chant.repeats, unit.first, level)
         return state, finding if level else None
 
 
-def longest_chant(text: str) -> tuple[int, int]:
+class Chant(NamedTuple):
+    """A stretch of text that repeats itself.
+
+    Attributes:
+        repeats: How often its unit is there in a row.
+        period: Length of the unit in characters.
+        tabular: Whether it is code or a table, where repetition is common.
+    """
+
+    repeats: int
+    period: int
+    tabular: bool
+
+
+def longest_chant(text: str) -> Chant:
     """Find the stretch of a text that repeats itself most.
 
     Args:
         text: The text; of a very long one the first and last 40,000 characters are looked at.
 
     Returns:
-        Length of the repeated unit in characters and how often it is there in a row, or zeros.
+        The stretch; without repeats if there is none.
     """
     if len(text) > 2 * _WINDOW:
-        return max(longest_chant(text[:_WINDOW]), longest_chant(text[-_WINDOW:]), key=lambda found: found[1])
+        return max(longest_chant(text[:_WINDOW]), longest_chant(text[-_WINDOW:]))
     text = _SPACE.sub(" ", text)
-    best = (0, 0)
+    best = Chant(0, 0, tabular=False)
     step = max(len(text) // _PROBES, _PIECE)
     at = 0
     while at + 2 * _PIECE <= len(text):
@@ -72,11 +87,15 @@ def longest_chant(text: str) -> tuple[int, int]:
             at += step
             continue
         period = again - at
-        length = _matching(text, at, again)
+        start = at
+        while start and text[start - 1] == text[start - 1 + period] and at - start < _MAX_PERIOD:
+            start -= 1
+        length = at - start + _matching(text, at, again)
         repeats = 1 + length // period
-        if repeats > best[1] and _LETTERS.search(text, at, again + 1):
-            best = (period, repeats)
-        at = max(at + step, again + length - _PIECE) if repeats > 2 else at + step  # noqa: PLR2004 - skip what was measured
+        if repeats > best.repeats and _LETTERS.search(text, start, start + period + 1):
+            tabular = text.count("```", 0, start) % 2 == 1 or "|" in text[start : start + period]
+            best = Chant(repeats, period, tabular)
+        at = max(at + step, start + length - _PIECE)
     return best
 
 

@@ -1,5 +1,6 @@
 """The detector: steps in, observations out."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from otel_loopeval.detect.steps import ModelOutput, Step, ToolCall, UserMessage
 from otel_loopeval.health.guards import GuardEvent
 
 _LANES: Final = 64
+_WORD: Final = re.compile(r"[^\W_]")
 
 
 def default_evidence() -> tuple[AnyEvidence, ...]:
@@ -123,7 +125,7 @@ class DoomLoopDetector:
     def _message(self, step: ModelOutput, index: int) -> Observation:
         self._clock.see(step.start_ns, step.end_ns)
         text = step.text
-        if type(text) is not str or not text or text.isspace():
+        if type(text) is not str or not text or not _WORD.search(text):
             return NOTHING
         lane = self._lane(step.agent)
         found = judge_message(lane, text, step.turn, index)

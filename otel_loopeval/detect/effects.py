@@ -30,6 +30,7 @@ _CHANGING: Final = _words(
     "revert rm save schedule send set sign start stop store submit suggest sync terminate toggle "
     "touch transfer type unset update upgrade upload write"
 )
+_BY_NATURE: Final = _words("scroll swipe key keys keyboard keypress next step advance page")
 _SHELLS: Final = _words(
     "bash cmd command console exec execute powershell run shell sh ssh subprocess terminal zsh"
 )
@@ -65,6 +66,16 @@ def looks_by_name(tool: str) -> bool | None:
         if word in _CHANGING:
             return False
     return None if any(word in _SHELLS for word in words) else False
+
+
+@lru_cache(maxsize=512)
+def repeated_by_nature(tool: str) -> bool:
+    """Whether doing the same again is what a tool is for: to scroll, to press a key, to turn a page.
+
+    Args:
+        tool: Name of the tool, at most 200 characters of it.
+    """
+    return any(word.lower() in _BY_NATURE for word in _WORDS.findall(tool))
 
 
 def command_looks(arguments: str) -> bool:

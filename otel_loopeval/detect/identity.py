@@ -24,6 +24,9 @@ _DEPTH: Final = 24
 _SEP: Final = "\x1f"
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{6,}")
 _BIG_INT: Final = 1 << 63
+_JSON: Final = json.JSONDecoder()
+_OPENING: Final = ("{", "[")
+_EMPTY: Final = ("", "null")
 
 
 class _Walk:
@@ -87,20 +90,21 @@ def arguments_hash(arguments: object, *, full: bool = False) -> tuple[int, bool]
     Returns:
         The hash, and whether it was made of a sample.
     """
-    given = arguments
+    given: object = arguments
     if type(arguments) is str and len(arguments) <= PLAIN:
         given = decode(arguments)
         if given is None:
             return hash(arguments.strip()), False
+    kind: type[object] = type(given)
     try:
-        if type(given) is dict:
+        if kind is dict:
             quick = hash_plain(cast("dict[Any, Any]", given))
             if quick is not None:
                 return quick, False
         if isinstance(given, Mapping):
             return _hash_mapping(cast("Mapping[Any, Any]", given), _Walk(full))
     except Exception:  # noqa: BLE001 - the mapping's own methods may raise anything
-        return hash(f"<{type(given).__qualname__}>"), True
+        return hash(f"<{kind.__qualname__}>"), True
     text, sampled = canonical(given, full=full)
     return hash(text), sampled
 
@@ -155,7 +159,7 @@ def _first(pair: tuple[str, object]) -> str:
 
 
 def decode(text: str) -> dict[str, Any] | list[Any] | None:
-    """Decode a JSON object or array.
+    """Decode a JSON object or array; what is blank or ``null`` counts as an empty object.
 
     Args:
         text: Any text.
@@ -163,12 +167,17 @@ def decode(text: str) -> dict[str, Any] | list[Any] | None:
     Returns:
         What it encodes, or ``None`` if it is no valid JSON object or array.
     """
-    if text[:1] not in ("{", "[") and text.lstrip()[:1] not in ("{", "["):
-        return None
+    start = text[:1]
+    if start not in _OPENING:
+        text = text.lstrip()
+        if text[:1] not in _OPENING:
+            # No arguments, as some models write it.
+            return {} if text in _EMPTY else None
     try:
-        return json.loads(text)
+        value, end = _JSON.raw_decode(text)
     except (ValueError, RecursionError):
         return None
+    return value if end == len(text) or text[end:].isspace() else None
 
 
 def _flat(mapping: dict[Any, Any]) -> str | None:

@@ -87,6 +87,7 @@ class Lane:
         members: Identities of the calls of the newest unit.
         previous_members: The same of the unit before.
         got: Hash of the newest result.
+        own_key: Key of the newest call, by its arguments as they are; 0 if they are not known.
         mark: Units so far, and in the low 16 bits the epoch: it grows with every change that the agent made
             or saw, and wraps around.
         idle: Idle time of the run at the newest unit, in nanoseconds.
@@ -106,6 +107,7 @@ class Lane:
         "number",
         "output_turn",
         "outputs",
+        "own_key",
         "pause",
         "previous_members",
         "tools",
@@ -123,7 +125,7 @@ class Lane:
         self.output_turn: Any = None
         self.members: tuple[int, ...] = ()
         self.previous_members: tuple[int, ...] = ()
-        self.got = 0
+        self.got = self.own_key = 0
         self.mark = 0
         self.idle = 0
         self.pause = 0
@@ -185,6 +187,6 @@ class Lane:
         self.alarms.clear()
         self.turn = self.output_turn = None
         self.members = self.previous_members = ()
-        self.got = 0
+        self.got = self.own_key = 0
         self.changed()
         self.pause = self.growth = 0

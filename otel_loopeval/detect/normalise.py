@@ -7,6 +7,7 @@ detector does it only for a call that it has seen before with another result.
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final, cast
 
 from otel_loopeval.detect.identity import canonical, decode
@@ -86,6 +87,11 @@ _NONCE_KEYS: Final = frozenset(
         *("call_id", "tool_call_id"),
     )
 )
+_REASON_KEYS: Final = frozenset(
+    ("thought", "thoughts", "reasoning", "rationale", "explanation", "justification")
+)
+_MAX_KEYS: Final = 64
+_SHORT: Final = 200
 _REFERENCE: Final = re.compile(r"[@#\[]{0,2}[A-Za-z_-]{0,8}\d[\w-]{0,12}\]?")
 
 
@@ -146,27 +152,35 @@ def error_family(text: str) -> str:
 
 
 def normalise_arguments(arguments: object) -> str | None:
-    """Take element references and nonces out of the arguments of a call.
+    """Take out of the arguments of a call what does not change what it does.
 
-    A reference alone is what tells one element from another: it is dropped only where a label remains, so
-    that six check boxes in a row are not one.
+    That is element references, nonces, the model's own reasoning, and case and spacing of short texts. A
+    reference alone is what tells one element from another: it is dropped only where a label remains, so that
+    six check boxes in a row are not one.
 
     Args:
         arguments: A mapping, or a string of JSON that encodes one.
 
     Returns:
-        Canonical text without them, or ``None`` if there was nothing to take out or nothing remains.
+        Canonical text without them, or ``None`` if the arguments are no mapping or no text remains.
     """
     mapping = decode(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(mapping, Mapping):
         return None
     kept: dict[str, Any] = {}
     dropped = labelled = False
-    for key, value in cast("Mapping[Any, Any]", mapping).items():
+    for key, value in islice(cast("Mapping[Any, Any]", mapping).items(), _MAX_KEYS):
         name = str(key).lower()
-        if name in _NONCE_KEYS or (name in _REFERENCE_KEYS and _REFERENCE.fullmatch(str(value))):
+        if (
+            name in _NONCE_KEYS
+            or name in _REASON_KEYS
+            or (name == "description" and "command" in mapping)
+            or (name in _REFERENCE_KEYS and _REFERENCE.fullmatch(str(value)[:_SHORT]))
+        ):
             dropped = True
-            continue
-        labelled = labelled or isinstance(value, str)
-        kept[str(key)] = value
-    return canonical(kept)[0] if dropped and labelled else None
+        elif isinstance(value, str):
+            labelled = True
+            kept[name] = " ".join(value.split()).casefold() if len(value) <= _SHORT else value
+        else:
+            kept[name] = value
+    return canonical(kept)[0] if labelled or not dropped else None

@@ -25,13 +25,10 @@ _FAILURE: Final = re.compile(
     """,
     re.VERBOSE,
 )
-# Every match of the expression begins with one of the first or holds one of the second.
+# Every match of the expression begins with one of these, or holds a word that is looked for first.
 _FAILURE_STARTS: Final = (
     *("cannot", "could", "denied", "fatal", "invalid", "unable", "unknown", "usage:", "bash:", "sh:"),
     *("permission", "time"),
-)
-_FAILURE_WORDS: Final = (
-    *("err", "exception", "fail", "not found", "no such", "exit", "return", "http", "false", "traceback"),
 )
 _OUTAGE: Final = re.compile(
     r"""
@@ -62,14 +59,21 @@ def looks_failed(text: str) -> bool:
         text: The result; its first 240 characters are looked at.
     """
     head = text[:_HEAD].lower()
-    # A dozen searches for a word are faster than one search for the expression.
-    if not head.lstrip(_MARKS).startswith(_FAILURE_STARTS):
-        for word in _FAILURE_WORDS:
-            if word in head:
-                break
-        else:
-            return False
-    return _FAILURE.search(head) is not None
+    # A dozen searches for a word are faster than one for the expression, and written out than in a loop.
+    suspicious = (
+        "err" in head
+        or "fail" in head
+        or "exception" in head
+        or "not found" in head
+        or "no such" in head
+        or "exit" in head
+        or "return" in head
+        or "http" in head
+        or "false" in head
+        or "traceback" in head
+        or head.lstrip(_MARKS).startswith(_FAILURE_STARTS)
+    )
+    return suspicious and _FAILURE.search(head) is not None
 
 
 def looks_like_outage(text: str) -> bool:

@@ -3,6 +3,7 @@
 from typing import Final
 
 from otel_loopeval.detect.clock import Clock, seconds
+from otel_loopeval.detect.effects import repeated_by_nature
 from otel_loopeval.detect.lane import Lane
 from otel_loopeval.detect.outcomes import looks_like_outage, looks_pending, named_wait, sleeps
 from otel_loopeval.detect.recognition import Recognised
@@ -15,6 +16,8 @@ _BLOCKING: Final = seconds(30)
 _GROWN_TWICE: Final = 2
 _UNTIMED_OUTAGE: Final = 2.0
 _UNKNOWN_RESULT: Final = 1.25
+_BY_NATURE: Final = 2.0
+_TELLING: Final = 40
 
 
 def waits_on_purpose(call: Recognised, duration: int, clock: Clock) -> bool:
@@ -38,10 +41,13 @@ def slack(call: Recognised, clock: Clock) -> float:
         clock: The run's clock.
 
     Returns:
-        1.25 without a result, 2 for an outage without times, else 1.
+        1.25 without a result, 2 for an outage without times and for what is repeated by nature (to scroll, to
+        press a key) and says nothing, else 1.
     """
     if not call.known:
         return _UNKNOWN_RESULT
+    if len(call.text) < _TELLING and repeated_by_nature(call.tool[:200]):
+        return _BY_NATURE
     if not clock.known and call.failed and looks_like_outage(call.text):
         return _UNTIMED_OUTAGE
     return 1.0

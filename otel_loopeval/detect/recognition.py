@@ -1,7 +1,7 @@
 """Has this call been seen before, and did it bring the same? The step's identity, and its place in memory."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from otel_loopeval.detect.identity import PLAIN, arguments_hash, arguments_text, canonical, hash_plain
 from otel_loopeval.detect.lane import Lane
@@ -30,6 +30,7 @@ class Recognised:
         raw: Hash of the result as it is; 0 where it is not known.
         got: Hash of the result by which it is compared (normalised for a call whose results vary).
         key: Key of the call in memory.
+        own_key: The same, by its arguments as they are; it differs where ``key`` rests on normalised ones.
         sighting: The earlier sightings, or ``None``.
         same: The call was seen before and brought the same now.
         normalised: Sameness rests on normalised arguments or results.
@@ -47,6 +48,7 @@ class Recognised:
         "key",
         "known",
         "normalised",
+        "own_key",
         "raw",
         "same",
         "sighting",
@@ -60,7 +62,7 @@ class Recognised:
         self.tool = self.text = ""
         self.given: Any = None
         self._brought: Any = None
-        self.raw = self.got = self.key = 0
+        self.raw = self.got = self.key = self.own_key = 0
         self.sighting: Sighting | None = None
         self._failed: bool | None = None
         self._sampled = False
@@ -194,13 +196,15 @@ class Recogniser:
             call.key = hash((lane.number, canonical(identity)[0]))
         elif step.arguments is None:
             call.blind = True
+            call.own_key = 0
             return call
         else:
-            given = step.arguments
-            identified = hash_plain(given) if type(given) is dict else None
+            given: object = step.arguments
+            identified = hash_plain(cast("dict[Any, Any]", given)) if type(given) is dict else None
             if identified is None:
-                identified, sampled = arguments_hash(given)
+                identified, sampled = arguments_hash(cast("object", given))
             call.key = hash((lane.number, tool, identified))
+        call.own_key = call.key
         packed = self.seen.young.get(call.key)
         if packed is None:
             packed = self.seen.old.get(call.key)
@@ -210,7 +214,7 @@ class Recogniser:
                 packed = self._suspect(call, lane) if identity is None else None
         elif sampled:
             # Suspicion: what was only sampled seems to come back, so it is read in full from now on.
-            call.key = hash((lane.number, tool, arguments_hash(call.given, full=True)[0]))
+            call.own_key = call.key = hash((lane.number, tool, arguments_hash(call.given, full=True)[0]))
             packed = self.seen.get(call.key)
         if packed is not None:
             call.compare(Sighting.unpack(packed))
@@ -218,7 +222,10 @@ class Recogniser:
 
     def _suspect(self, call: Recognised, lane: Lane) -> int | None:
         # The same tool brought the same thing under other arguments: are they other but for references?
-        reduced = normalise_arguments(call.given)
+        try:
+            reduced = normalise_arguments(call.given)
+        except Exception:  # noqa: BLE001 - the mapping's own methods may raise anything
+            return None
         if reduced is None:
             return None
         call.normalised = True

@@ -63,8 +63,12 @@ class Case:
 def parse_arguments(description: str | None) -> argparse.Namespace:
     """Read ``--corpus`` and ``--cases`` from the command line, with the environment as default."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--corpus", type=Path, default=_from_environment("LOOPEVAL_CORPUS"), help="folder of the runs")
-    parser.add_argument("--cases", type=Path, default=_from_environment("LOOPEVAL_CASES"), help="file of the cases")
+    parser.add_argument(
+        "--corpus", type=Path, default=_from_environment("LOOPEVAL_CORPUS"), help="folder of the runs"
+    )
+    parser.add_argument(
+        "--cases", type=Path, default=_from_environment("LOOPEVAL_CASES"), help="file of the cases"
+    )
     parser.add_argument("--verbose", action="store_true", help="list every event, miss and disagreement")
     return parser.parse_args()
 
