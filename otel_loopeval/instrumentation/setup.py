@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("otel_loopeval")
 
+
 class _State:
     """What is patched now.
 
@@ -36,7 +37,6 @@ class _State:
         self.seams: list[LoopSeams] = []
         self.patches = Patches()
         self.modules: dict[str, Any] = {}  # framework modules that the program has imported
-
 
     def renew_lock(self) -> None:
         """In a forked child: the lock may be held by a thread that is not here."""

@@ -12,6 +12,7 @@ import atexit
 import os
 import signal
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -26,7 +27,7 @@ SIGTERM_TIMEOUT_S = 5.0
 
 _pipelines: "WeakSet[Pipeline]" = WeakSet()
 _installed = threading.Lock()
-_state: dict[str, Any] = {"fork": False, "sigterm": False, "forked_after_runs": False, "warned": False}
+_state: dict[str, Any] = {"sigterm": False, "forked_after_runs": False, "warned": False}
 
 
 def watch(pipeline: "Pipeline") -> None:
@@ -36,10 +37,6 @@ def watch(pipeline: "Pipeline") -> None:
         # Again each time, so that it stays behind the providers that were made meanwhile.
         atexit.unregister(finish_open_runs)
         atexit.register(finish_open_runs)
-        if not _state["fork"]:
-            _state["fork"] = True
-            if hasattr(os, "register_at_fork"):
-                os.register_at_fork(after_in_child=_after_fork_in_child)
         if pipeline.options.sigterm:
             handle_sigterm()
 
@@ -102,11 +99,19 @@ def _finish_and_flush() -> None:
             errors.swallow("lifecycle.flush", error)
 
 
-@errors.guarded("lifecycle.after_fork")
-def _after_fork_in_child() -> None:
+def after_fork_in_child(renew: Callable[[], None]) -> None:
+    """Have something done in every forked child from now on."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=errors.guarded("lifecycle.after_fork")(renew))
+
+
+def _forget_what_is_the_parents() -> None:
     global _installed  # noqa: PLW0603 - the parent's lock may be held by a thread that is not here
     _installed = threading.Lock()
     for pipeline in list(_pipelines):
         if pipeline.has_recorded:
             _state["forked_after_runs"] = True
         pipeline.forget()
+
+
+after_fork_in_child(_forget_what_is_the_parents)

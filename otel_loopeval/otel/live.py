@@ -266,8 +266,9 @@ class Run(Node):
 
     def abandon(self) -> None:
         """Let go of everything that keeps other runs alive: the tracker no longer follows this one."""
-        if self.span_id is not None:
-            open_spans.pop(self.span_id, None)
+        for node in (self, *self.open_iterations):
+            if node.span_id is not None:
+                open_spans.pop(node.span_id, None)
 
     def disown(self) -> None:
         """After a fork: the run goes on in the parent, and nothing of it is told from here."""

@@ -54,10 +54,22 @@ def leave(node: Node | None, outer: Context) -> None:
     """
     try:
         current: Any = get_current().get(_sdk.RUN_KEY)
-        if node is not None and (current is node or getattr(current, "run", None) is node):
+        if node is not None and current is not None and (current is node or _is_inside(current, node)):
             attach(outer)
     except Exception as error:  # noqa: BLE001 - the guard
         swallow("leave", error)
+
+
+def _is_inside(current: Any, node: Any) -> bool:
+    """Whether a node is inside another one, which is so too where a run between them was never left."""
+    if node.run is None:
+        return False
+    state, wanted = current.run.state, node.run.state
+    if node.run is not node:  # an iteration: only runs that began inside it are
+        state = state.parent
+    while state is not None and state is not wanted:
+        state = state.parent
+    return state is wanted
 
 
 def fails(error: BaseException | None, run: LoopRun) -> bool:

@@ -223,6 +223,10 @@ class Registry:
                 pipeline.active = False
             self._inert = inert_pipeline(self._options)
 
+    def renew_lock(self) -> None:
+        """In a forked child: the lock may be held by a thread that is not here."""
+        self._lock = threading.Lock()
+
     def reset(self) -> None:
         """Forget every provider, pipeline and option, as if the process had just begun: for tests."""
         with self._lock:
@@ -272,3 +276,4 @@ class Registry:
 
 
 registry = Registry()
+lifecycle.after_fork_in_child(registry.renew_lock)

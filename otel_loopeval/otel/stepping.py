@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opentelemetry.context import attach, get_current
 
 from otel_loopeval.evaluation.stop import StopLoop
-from otel_loopeval.otel.errors import guarded
+from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.node import leave
 
 if TYPE_CHECKING:
@@ -28,15 +28,19 @@ def decorate(function: F, begin: Callable[[], "Run | Iteration"]) -> F:
 
     ``StopLoop`` ends the call quietly: a function returns None, a generator ends.
     """
-    if inspect.isasyncgenfunction(function):
-        wrapper: Any = _async_generator(function, begin)
-    elif inspect.isgeneratorfunction(function):
-        wrapper = _generator(function, begin)
-    elif inspect.iscoroutinefunction(function):
-        wrapper = _coroutine(function, begin)
-    else:
-        wrapper = _function(function, begin)
-    decorated: Any = functools.wraps(function)(wrapper)
+    try:
+        if inspect.isasyncgenfunction(function):
+            wrapper: Any = _async_generator(function, begin)
+        elif inspect.isgeneratorfunction(function):
+            wrapper = _generator(function, begin)
+        elif inspect.iscoroutinefunction(function):
+            wrapper = _coroutine(function, begin)
+        else:
+            wrapper = _function(function, begin)
+        decorated: Any = functools.wraps(function)(wrapper)
+    except Exception as error:  # noqa: BLE001 - the guard: the program has its function as it was
+        swallow("stepping.decorate", error)
+        return function
     return decorated
 
 
