@@ -128,8 +128,8 @@ class Instruments:
         attributes[semconv.GUARD_ACTION] = event.action
         self._interventions.add(1, attributes, context)
         if fired:
-            attributes[semconv.GUARD_SOURCE] = event.source
-            self._doom_loops.add(1, attributes, context)
+            # Another dictionary: older SDKs keep the one that they were given.
+            self._doom_loops.add(1, {**attributes, semconv.GUARD_SOURCE: event.source}, context)
 
     def tokens(self, run: "LoopRun", tokens: tuple[int, int], context: Context) -> None:
         """A model call inside a run ended."""
