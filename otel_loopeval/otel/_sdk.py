@@ -78,8 +78,8 @@ class PublicHooks(SpanProcessor):
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
 
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """There is nothing to flush. Before 1.43 the base class says None, and no later processor flushes."""
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:  # noqa: ARG002 - the interface
+        """There is nothing to flush. Older base classes say None, which keeps later processors from it."""
         return True
 
     def _started(self, span: Span, parent: "Node | None") -> None:

@@ -412,6 +412,11 @@ def test_our_own_runs_under_every_arrangement(hooks: None, arrangement: str, mul
         assert open_spans == {}
 
 
+def test_flushing_goes_past_it() -> None:
+    """A processor that does not say True keeps those behind it from flushing."""
+    assert LoopHealthProcessor().force_flush() is True
+
+
 def test_hooks_are_chosen_by_a_probe() -> None:
     assert _sdk.Hooks is _sdk.ProbedHooks  # on the SDK that is installed
     assert issubclass(processor.LoopHealthProcessor, _sdk.PublicHooks)
