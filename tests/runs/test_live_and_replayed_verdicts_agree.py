@@ -2,14 +2,19 @@
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry import trace
+from opentelemetry.trace import Status, StatusCode
 
 from otel_loopeval import StopLoop, iteration, loop, record_guard_event
+from otel_loopeval.health import guard_event_of
 from otel_loopeval.otel import emission
 from otel_loopeval.runs.reconstruct import replay
 from otel_loopeval.runs.spans import SpanData
@@ -27,10 +32,11 @@ class Guard:
 
 @dataclass(frozen=True)
 class Call:
-    """A model call that a wrapper repeats."""
+    """A model call: perhaps a wrapper repeats its tokens, perhaps it outlives its iteration or its run."""
 
     tokens: tuple[int, int]
     wrapped: bool
+    end: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,12 @@ guards = st.builds(
         },
     ),
 )
-calls = st.builds(Call, st.tuples(st.integers(0, 500), st.integers(0, 500)), st.booleans())
+calls = st.builds(
+    Call,
+    tokens=st.tuples(st.integers(0, 500), st.integers(0, 500)),
+    wrapped=st.booleans(),
+    end=st.sampled_from(["in time"] * 4 + ["after the iteration", "after the run"]),
+)
 scores = st.none() | st.sampled_from([0.0, 7.999, 8.0, 10.0]) | st.floats(-10, 12)
 
 
@@ -96,41 +107,108 @@ ENDINGS: dict[str, type[BaseException]] = {
 }
 
 
-def execute(program: Any, tracer: Any) -> None:
-    """Do what a program says, with the public API."""
-    if isinstance(program, Guard):
-        record_guard_event(program.event)
-    elif isinstance(program, Call):
-        usage = {
-            "gen_ai.usage.input_tokens": program.tokens[0],
-            "gen_ai.usage.output_tokens": program.tokens[1],
-        }
-        wrapper = tracer.start_as_current_span("chat", attributes=usage if program.wrapped else None)
-        with wrapper, tracer.start_as_current_span("http", attributes=usage):
+class Ours:
+    """Does what a program says, with our public API."""
+
+    def __init__(self, tracer: Any) -> None:
+        self.tracer = tracer
+        self._late: list[Any] = []
+
+    def perform(self, program: Program) -> None:
+        self.run(program)
+        for span in self._late:
+            span.end()
+
+    def act(self, action: Any, stragglers: list[Any]) -> None:
+        if isinstance(action, Guard):
+            self.guard(action)
+        elif isinstance(action, Step):
+            self.step(action, stragglers)
+        elif isinstance(action, Program):
+            self.run(action)
+        else:
+            self.call(action, stragglers)
+
+    def call(self, call: Call, stragglers: list[Any]) -> None:
+        usage = {"gen_ai.usage.input_tokens": call.tokens[0], "gen_ai.usage.output_tokens": call.tokens[1]}
+        if call.end != "in time":
+            span = self.tracer.start_span("chat", attributes=usage)
+            (stragglers if call.end == "after the iteration" else self._late).append(span)
+            return
+        wrapper = self.tracer.start_as_current_span("chat", attributes=usage if call.wrapped else None)
+        with wrapper, self.tracer.start_as_current_span("http", attributes=usage):
             pass
-    elif isinstance(program, Step):
+
+    def guard(self, guard: Guard) -> None:
+        record_guard_event(guard.event)
+
+    def step(self, step: Step, stragglers: list[Any]) -> None:
         with iteration() as it:
-            for action in program.inside:
-                execute(action, tracer)
-            if program.score is not None:
-                it.score = program.score
-    else:
-        try:
-            with loop(
+            for action in step.inside:
+                self.act(action, stragglers)
+            if step.score is not None:
+                it.score = step.score
+
+    def run(self, program: Program) -> None:
+        with (
+            suppress(ValueError, GeneratorExit, KeyboardInterrupt),
+            loop(
                 "agent",
                 mode=program.mode,
                 threshold=program.threshold,
                 max_iterations=program.max_iterations,
-            ) as run:
-                run.success = program.success
-                for step in program.steps:
-                    execute(step, tracer)
-                if program.ending == "pause":
-                    run.paused("approval")
-                elif program.ending != "return":
-                    raise ENDINGS[program.ending]
-        except (ValueError, GeneratorExit, KeyboardInterrupt):
-            pass
+            ) as run,
+        ):
+            run.success = program.success
+            self.steps(program)
+            if program.ending == "pause":
+                run.paused("approval")
+            elif program.ending != "return":
+                raise ENDINGS[program.ending]
+
+    def steps(self, program: Program) -> None:
+        stragglers: list[Any] = []
+        for step in program.steps:
+            self.act(step, stragglers)
+        for span in stragglers:
+            span.end()
+
+
+class Theirs(Ours):
+    """Does the same as another library might that knows our names."""
+
+    def guard(self, guard: Guard) -> None:
+        event = guard_event_of(guard.event)
+        trace.get_current_span().add_event("loopeval.guard", emission.guard_event(event))
+
+    def step(self, step: Step, stragglers: list[Any]) -> None:
+        with self.tracer.start_as_current_span("evaluation_loop.iteration") as span:
+            for action in step.inside:
+                self.act(action, stragglers)
+            if step.score is not None:
+                span.set_attribute("loopeval.iteration.score", step.score)
+
+    def run(self, program: Program) -> None:
+        settings = {
+            "loopeval.run.id": token_hex(8),
+            "loopeval.run.threshold": program.threshold,
+            "loopeval.run.max_iterations": program.max_iterations,
+            "loopeval.run.mode": program.mode,
+        }
+        name = {"goal": "goal_loop", "agent": "agent_loop"}.get(program.mode, "evaluation_loop")
+        with self.tracer.start_as_current_span(
+            f"{name} agent", attributes={key: value for key, value in settings.items() if value is not None}
+        ) as root:
+            self.steps(program)
+            if program.success is not None:
+                root.set_attribute("loopeval.run.success", program.success)
+            if program.ending == "error":
+                root.set_status(Status(StatusCode.ERROR))
+            elif program.ending in FOREIGN_OUTCOMES:
+                root.set_attribute("loopeval.run.outcome", FOREIGN_OUTCOMES[program.ending])
+
+
+FOREIGN_OUTCOMES = {"cancel": "cancelled", "interrupt": "interrupted", "stop": "stopped", "pause": "paused"}
 
 
 def live_verdicts(capture: Capture) -> dict[str, dict[str, Any]]:
@@ -164,14 +242,14 @@ def plain(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def execute_live(capture: Capture, program: Program, policy: Policy) -> None:
+def execute(capture: Capture, program: Program, policy: Policy, performer: type[Ours] = Ours) -> None:
     capture.clear()
     capture.instrument(
         threshold=policy.threshold,
         max_wasted_iterations=policy.max_wasted_iterations,
         token_budget=policy.token_budget,
     )
-    execute(program, capture.tracer_provider.get_tracer("app"))
+    performer(capture.tracer_provider.get_tracer("app")).perform(program)
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +264,7 @@ def recorder() -> Iterator[Capture]:
 def test_live_and_replayed_verdicts_agree(
     recorder: Capture, program: Program, policy: Policy, seed: int
 ) -> None:
-    execute_live(recorder, program, policy)
+    execute(recorder, program, policy)
     live = live_verdicts(recorder)
     assert live
     spans = without_health(recorder.neutral_spans())
@@ -198,6 +276,24 @@ def test_live_and_replayed_verdicts_agree(
     assert replayed_verdicts(shuffled, policy) == live
 
 
+@settings(max_examples=200, deadline=None)
+@given(program=nested_programs, policy=policies)
+def test_the_processors_verdict_on_foreign_runs_and_the_replayed_one_agree(
+    recorder: Capture, program: Program, policy: Policy
+) -> None:
+    execute(recorder, program, policy, Theirs)
+    spans = recorder.neutral_spans()
+    live = {key: health_of(attributes) for key, attributes in live_verdicts(recorder).items()}
+    assert all("loopeval.health.reasoning" in attributes for attributes in live.values())
+    replayed = replayed_verdicts(without_health(spans), policy)
+    assert {key: health_of(attributes) for key, attributes in replayed.items()} == live
+
+
+def health_of(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """What a foreign root is given."""
+    return {k: v for k, v in attributes.items() if k.startswith((HEALTH, "loopeval.run.tokens"))}
+
+
 @settings(max_examples=100, deadline=None)
 @given(program=nested_programs, policy=policies)
 def test_spans_without_the_loops_own_word_still_get_the_same_health(
@@ -206,7 +302,7 @@ def test_spans_without_the_loops_own_word_still_get_the_same_health(
     """Without our outcome and success, what a run is judged by is in its iterations and events alone."""
     if program.ending != "return" or program.success is not None or program.mode == "goal":
         return
-    execute_live(recorder, program, policy)
+    execute(recorder, program, policy)
     told = ("loopeval.health.", "loopeval.run.outcome", "loopeval.run.success")
     root = next(span for span in recorder.neutral_spans() if span.parent_id is None)
     spans = [
