@@ -5,16 +5,20 @@ from typing import Final, NamedTuple
 
 from otel_loopeval.detect.evidence import SEVERITIES, Finding
 
-_KEPT: Final = 4
+_KEPT: Final = 3
 _GAP: Final = 8
+SYMPTOM: Final = 1000
+"""Rank of evidence that is not strict."""
 _DOOM: Final = len(SEVERITIES) - 1
 
 
 class _Alarm(NamedTuple):
     level: int
-    rank: int
     last: int
-    streak: tuple[int, int]  # rank of the rule that reported it first, and its first step
+    at: int
+    rank: int
+    first_rank: int  # the rule that reported the streak first
+    first_step: int  # and the streak's first step
 
 
 class Raised(NamedTuple):
@@ -33,26 +37,28 @@ class Raised(NamedTuple):
 
 
 class Alarms:
-    """The alarms of one agent: which streaks were reported, and how bad; the four worst and latest."""
+    """The alarms of one agent: which streaks were reported, and how bad; the three worst and latest."""
 
     __slots__ = ("_standing",)
 
     def __init__(self) -> None:
-        self._standing: dict[int, _Alarm] = {}
+        # Three at most: a list of tuples takes half the room of a dictionary.
+        self._standing: list[_Alarm] = []
 
     def clear(self) -> None:
         """Forget all alarms."""
-        self._standing = {}
+        self._standing = []
 
     def judge(self, found: Sequence[tuple[int, str, Finding]], step: int) -> Raised | None:
         """Take in what the evidence found in one unit.
 
-        A streak seen by several kinds of evidence is reported by the most specific one: while that one's
-        doom loop stands, and eight steps longer, broader ones keep silent; then they go on with its streak.
+        A streak seen by several kinds of evidence is reported once: while its doom loop stands, and eight
+        steps longer, evidence of the same or a higher rank keeps silent; then it goes on with that streak.
         A streak that breaks off and comes back within eight steps is the same streak.
 
         Args:
-            found: Rank (most specific first, in ascending order), name of the rule and finding.
+            found: Rank (its place for strict evidence, :data:`SYMPTOM` for other), name of the rule and
+                finding, in ascending order.
             step: Index of the newest step.
 
         Returns:
@@ -64,33 +70,34 @@ class Alarms:
             level = finding.level
             if not level:
                 continue
-            at = hash((rank, finding.identity))
-            known = self._standing.pop(at, None)
+            at = hash((rule, finding.identity))
+            known = next((alarm for alarm in self._standing if alarm.at == at), None)
+            if known is not None:
+                self._standing.remove(known)
+            rises = True
             if known is None or finding.first_step > known.last + _GAP:
-                known = _Alarm(0, rank, step, (rank, finding.first_step))
-            streak = known.streak
-            if known.level < level == _DOOM:
-                narrower = self._narrower(rank, finding)
-                if narrower is not None and step <= narrower.last + _GAP:
+                # An alarm that was forgotten, since only three are kept, is not raised again.
+                rises = finding.grew
+                known = _Alarm(0, step, at, rank, rank, finding.first_step)
+            streak = (known.first_rank, known.first_step)
+            if known.level < level:
+                other = self._loop_in(rank, finding)
+                if other is not None and step <= other.last + _GAP:
                     level = known.level
-                elif narrower is not None:
-                    streak = narrower.streak
-            self._standing[at] = _Alarm(max(level, known.level), rank, step, streak)
+                elif other is not None:
+                    streak = (other.first_rank, other.first_step)
+            self._standing.append(_Alarm(max(level, known.level), step, at, rank, *streak))
             if len(self._standing) > _KEPT:
-                del self._standing[min(self._standing, key=self._weight)]
-            if level > known.level and level > worst_level:
+                self._standing.remove(min(self._standing))
+            if rises and level > known.level and level > worst_level:
                 worst, worst_level = Raised(rule, finding, streak), level
             if level == _DOOM:
                 break
         return worst
 
-    def _weight(self, at: int) -> tuple[int, int]:
-        alarm = self._standing[at]
-        return alarm.level, alarm.last
-
-    def _narrower(self, rank: int, finding: Finding) -> _Alarm | None:
-        # The loop that a more specific rule reported in the same streak.
-        for alarm in reversed(self._standing.values()):
-            if alarm.level == _DOOM and alarm.rank < rank and alarm.last >= finding.first_step:
+    def _loop_in(self, rank: int, finding: Finding) -> _Alarm | None:
+        # The loop that was reported in the same streak.
+        for alarm in reversed(self._standing):
+            if alarm.level == _DOOM and alarm.rank <= rank and alarm.last >= finding.first_step:
                 return alarm
         return None

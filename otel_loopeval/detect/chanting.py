@@ -34,6 +34,7 @@ class Chanting:
 
     name = "chanting"
     track = OUTPUTS
+    strict = False
     fresh: None = None
 
     def __init__(self, ladder: Ladder | None = None) -> None:

@@ -1,5 +1,6 @@
 """Evidence *cycle*: two to five units in rotation, each with the same result as the last time round."""
 
+from dataclasses import replace
 from typing import Final
 
 from otel_loopeval import semconv
@@ -17,6 +18,7 @@ class Cycle:
         track: Whether it watches tool calls (``TOOLS``) or messages (``OUTPUTS``).
     """
 
+    strict = True
     fresh: _Runs = (0,) * (2 * len(_PERIODS))
     """For each period: units in a row that equal the one a period before, and the first step of it all."""
 
@@ -46,6 +48,8 @@ class Cycle:
             members = {unit.id, *ring[1 - period :]}
             if len(members) > 1:
                 rounds = 1 + run // period
-                level = self._ladder.level(rounds, unit.slack)
-                finding = Finding(self._kind, hash(tuple(sorted(members))), rounds, first, level)
+                identity = hash(tuple(sorted(members)))
+                finding = self._ladder.finding(self._kind, identity, rounds, first, unit.slack)
+                if run % period:
+                    finding = replace(finding, grew=False)
         return (self.fresh if runs is None else tuple(runs)), finding

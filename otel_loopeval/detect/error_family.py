@@ -16,6 +16,7 @@ class ErrorFamily:
 
     name = "error_family"
     track = TOOLS
+    strict = False
     fresh: _State = (0, 0, 0)
 
     def __init__(self, ladder: Ladder | None = None) -> None:
@@ -30,5 +31,5 @@ class ErrorFamily:
         if family != known:
             return (family, 1, unit.first), None
         count += 1
-        level = self._ladder.level(count, unit.slack)
-        return (family, count, first), Finding(semconv.KIND_REPEATED_FAILURE, family, count, first, level)
+        kind = semconv.KIND_REPEATED_FAILURE
+        return (family, count, first), self._ladder.finding(kind, family, count, first, unit.slack)

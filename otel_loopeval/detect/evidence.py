@@ -22,6 +22,27 @@ OUTPUTS: Final = "outputs"
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """A streak that one kind of evidence sees running through the newest unit.
+
+    Attributes:
+        kind: What it is, one of ``semconv.GUARD_KINDS``.
+        identity: What repeats, so that severity is kept for each repeated thing apart.
+        count: How often it was seen in the streak.
+        first_step: Index of the first step of the streak.
+        level: How bad it is, an index into :data:`SEVERITIES`.
+        grew: Whether it became that bad with this unit.
+    """
+
+    kind: str
+    identity: int
+    count: int
+    first_step: int
+    level: int
+    grew: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Ladder:
     """Counts at which a streak becomes worth each severity.
 
@@ -29,6 +50,9 @@ class Ladder:
         notice: Count for ``notice``.
         warning: Count for ``warning``.
         doom_loop: Count for ``doom_loop``.
+
+    Raises:
+        ValueError: The counts are not in ascending order, or below 1.
     """
 
     notice: int
@@ -56,24 +80,21 @@ class Ladder:
             return 0
         return 3 if count >= self.doom_loop * slack else 2 if count >= self.warning * slack else 1
 
+    def finding(self, kind: str, identity: int, count: int, first_step: int, slack: float = 1.0) -> Finding:
+        """Make a finding of a streak whose count grew by one with the newest unit.
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A streak that one kind of evidence sees running through the newest unit.
+        Args:
+            kind: What it is, one of ``semconv.GUARD_KINDS``.
+            identity: What repeats.
+            count: How often it was seen.
+            first_step: Index of the first step of the streak.
+            slack: As for :meth:`level`.
 
-    Attributes:
-        kind: What it is, one of ``semconv.GUARD_KINDS``.
-        identity: What repeats, so that severity is kept for each repeated thing apart.
-        count: How often it was seen in the streak.
-        first_step: Index of the first step of the streak.
-        level: How bad it is, an index into :data:`SEVERITIES`.
-    """
-
-    kind: str
-    identity: int
-    count: int
-    first_step: int
-    level: int
+        Returns:
+            The finding.
+        """
+        level = self.level(count, slack)
+        return Finding(kind, identity, count, first_step, level, level > self.level(count - 1, slack))
 
 
 class Unit:
@@ -167,6 +188,8 @@ class Evidence(Protocol[State]):
     Attributes:
         name: Name of the rule: it becomes ``GuardEvent.rule``, so of low cardinality.
         track: :data:`TOOLS` or :data:`OUTPUTS`: which units it is shown.
+        strict: Whether it sees the whole of a streak (a row, a rotation) rather than a symptom. What is not
+            strict keeps silent where a loop was reported already.
         fresh: State at the start; immutable, as every state.
     """
 
@@ -174,6 +197,8 @@ class Evidence(Protocol[State]):
     def name(self) -> str: ...  # noqa: D102 - in the class docstring
     @property
     def track(self) -> str: ...  # noqa: D102
+    @property
+    def strict(self) -> bool: ...  # noqa: D102
     @property
     def fresh(self) -> State: ...  # noqa: D102
 

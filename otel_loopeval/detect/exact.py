@@ -15,6 +15,7 @@ class Exact:
 
     name = "exact"
     track = TOOLS
+    strict = True
     fresh: Streak = (0, 0)
     _normalised = False
 
@@ -30,4 +31,4 @@ class Exact:
         state = (count, first)
         if unit.normalised is not self._normalised:
             return state, None
-        return state, Finding(unit.action_kind, unit.id, count, first, self._ladder.level(count, unit.slack))
+        return state, self._ladder.finding(unit.action_kind, unit.id, count, first, unit.slack)

@@ -16,6 +16,7 @@ class Interleaved:
 
     name = "interleaved"
     track = TOOLS
+    strict = False
     fresh: None = None
 
     def __init__(self, ladder: Ladder | None = None) -> None:
@@ -23,8 +24,8 @@ class Interleaved:
 
     def advance(self, state: None, unit: Unit) -> tuple[None, Finding | None]:
         """See :class:`~otel_loopeval.detect.evidence.Evidence`."""
-        count = unit.sightings
-        level = self._ladder.level(count, unit.slack)
-        if not level:
+        if not self._ladder.level(unit.sightings, unit.slack):
             return state, None
-        return state, Finding(semconv.KIND_REPEATED_ACTION, unit.sighted, count, unit.sighted_first, level)
+        return state, self._ladder.finding(
+            semconv.KIND_REPEATED_ACTION, unit.sighted, unit.sightings, unit.sighted_first, unit.slack
+        )

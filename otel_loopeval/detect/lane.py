@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from otel_loopeval.detect.alarms import Alarms
+from otel_loopeval.detect.alarms import SYMPTOM, Alarms
 from otel_loopeval.detect.evidence import AnyEvidence, Finding, Unit
 
 _MEMBERS: Final = 16
@@ -66,7 +66,7 @@ class Track:
             after, finding = kind.advance(self._before[rank], unit)
             states.append(after)
             if finding is not None:
-                found.append((rank, kind.name, finding))
+                found.append((rank if kind.strict else SYMPTOM, kind.name, finding))
         self.states = tuple(states)
         return found
 

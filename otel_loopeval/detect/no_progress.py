@@ -15,6 +15,7 @@ class NoProgress:
 
     name = "no_progress"
     track = TOOLS
+    strict = False
     fresh: _State = (0, 0)
 
     def __init__(self, ladder: Ladder | None = None) -> None:
@@ -27,5 +28,6 @@ class NoProgress:
         count, first = state
         first = first if count else unit.first
         count += 1
-        level = self._ladder.level(count, unit.slack)
-        return (count, first), Finding(semconv.KIND_NO_PROGRESS, 0, count, first, level) if level else None
+        if not self._ladder.level(count, unit.slack):
+            return (count, first), None
+        return (count, first), self._ladder.finding(semconv.KIND_NO_PROGRESS, 0, count, first, unit.slack)

@@ -14,7 +14,7 @@ from otel_loopeval.detect.steps import ToolCall
 Identity = Callable[[ToolCall], Any]
 """Says what identifies a call or its result; ``None`` where the detector is to decide."""
 
-_MEMORY: Final = 320
+_MEMORY: Final = 256
 
 
 class Recognised:

@@ -15,6 +15,7 @@ class RepeatedOutput:
 
     name = "repeated_output"
     track = OUTPUTS
+    strict = True
     fresh: _State = (0, 0)
 
     def __init__(self, ladder: Ladder | None = None) -> None:
@@ -26,5 +27,4 @@ class RepeatedOutput:
             return self.fresh, None
         count, first = state if state[0] else (1, unit.ring_first[-1])
         count += 1
-        level = self._ladder.level(count)
-        return (count, first), Finding(semconv.KIND_REPEATED_OUTPUT, unit.id, count, first, level)
+        return (count, first), self._ladder.finding(semconv.KIND_REPEATED_OUTPUT, unit.id, count, first)
