@@ -37,10 +37,10 @@ class PublicHooks(SpanProcessor):
 
     Nearly every span that passes is none of ours, so the hooks decide that as cheaply as they can and
     hand the few others to the methods below. ``spans`` maps the ids of open spans inside a run to what
-    they stand for; ``roots`` has the ids of the open roots that somebody else ends.
+    they stand for; ``roots`` has those of them that are open roots which somebody else ends.
     """
 
-    def __init__(self, spans: "dict[int, Node]", roots: set[int]) -> None:
+    def __init__(self, spans: "dict[int, Node]", roots: "dict[int, Node]") -> None:
         self._spans = spans
         self._roots = roots
 

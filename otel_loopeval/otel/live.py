@@ -196,6 +196,7 @@ class Run(Node):
         try:
             self.pipeline.tracker.start(state)
             self.pipeline.instruments.started(state, self.context or EMPTY_CONTEXT)
+            open_spans.drop_closed()
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("run.started", error)
 

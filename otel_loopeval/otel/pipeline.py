@@ -31,7 +31,8 @@ _ROOM = 20_000
 class OpenSpans(dict[int, "Node"]):
     """Open spans inside runs, by span id, with what they stand for.
 
-    Spans may never end, so what belongs to runs that are over is dropped once it may be half of the table.
+    Spans may never end, and nobody tells us when they are garbage: what belongs to runs that are over is
+    dropped in bulk, once it may be half of the table.
     """
 
     room = _ROOM
@@ -41,7 +42,7 @@ class OpenSpans(dict[int, "Node"]):
         if len(self) < self.room:
             return
         for span_id, node in list(self.items()):
-            if node.state.closed:
+            if node.state.closed or node.state.evicted:
                 self.pop(span_id, None)
         self.room = max(_ROOM, 2 * len(self))
 
@@ -68,7 +69,7 @@ class Pipeline:
         active: Whether it does anything.
         records: Whether there is a backend, as far as one can see.
         has_recorded: Whether a run has begun here.
-        foreign_roots: Span ids of the open roots that somebody else ends.
+        foreign_roots: The open roots that somebody else ends: they are in ``open_spans`` too.
         own_providers: Meter and logger provider to use where ``instrument()`` names none.
         tracker: Follows the runs.
         instruments: The metrics.
@@ -85,7 +86,7 @@ class Pipeline:
         self._tracer_provider = tracer_provider
         self._tracers: dict[str, Any] = {}
         self.records = hasattr(tracer_provider, "add_span_processor")
-        self.foreign_roots: set[int] = set()
+        self.foreign_roots = OpenSpans()
         self.has_recorded = False
         self.own_providers: tuple[Any, Any] = (None, None)
         self.tracker = Tracker(
@@ -166,9 +167,9 @@ class Pipeline:
         if run.owner is not None:
             run.owner.abandon()
         else:
-            # Nobody tells us when its spans are garbage: what they stand for is dropped in bulk.
             run.closed = True
-            open_spans.drop_closed()
+            self.foreign_roots.drop_closed()
+        open_spans.drop_closed()
 
 
 def inert_pipeline(options: Options | None = None) -> Pipeline:

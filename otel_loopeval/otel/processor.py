@@ -85,14 +85,14 @@ class LoopHealthProcessor(_sdk.Hooks):
         open_spans[span_id] = node
         if node.iteration_state is None:
             self._pipeline.watch()
-            self._pipeline.foreign_roots.add(span_id)
+            self._pipeline.foreign_roots[span_id] = node
             open_spans.drop_closed()
             self._pipeline.instruments.started(node.state, _context_of(span))
 
     def _ending(self, span: Span) -> None:
         """A root that somebody else ends is about to: the last moment to put its health on it."""
         span_id = span.get_span_context().span_id
-        self._pipeline.foreign_roots.discard(span_id)
+        self._pipeline.foreign_roots.pop(span_id, None)
         node = open_spans.pop(span_id, None)
         if not isinstance(node, reconstruct.SpanNode):
             return

@@ -60,6 +60,7 @@ class LoopRun:
         completion_reason: The framework's own word for why the loop ended.
         outcome: How it ended, once it has, or what its owner declared in advance.
         closed: Whether it has ended.
+        evicted: Whether the tracker gave up following it; it may still end.
         owner: Whoever feeds it directly, or None for a run that is known from spans. Opaque to the core.
     """
 
@@ -73,6 +74,7 @@ class LoopRun:
         "completion_reason",
         "conversation_id",
         "dropped_iterations",
+        "evicted",
         "framework",
         "guard_events",
         "id",
@@ -126,7 +128,7 @@ class LoopRun:
         self.success: bool | None = None
         self.completion_reason: str | None = None
         self.outcome: str | None = None
-        self.closed = False
+        self.closed = self.evicted = False
         self.owner: Any = None
         self.own_doom_loop = False
         self.child_doom_loop = False

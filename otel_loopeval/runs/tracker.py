@@ -143,6 +143,7 @@ class Tracker:
         return run
 
     def _evicted(self, run: LoopRun, reason: str) -> None:
+        run.evicted = True
         run.parent = None  # or a chain of abandoned runs would keep itself alive
         if self._on_evict is not None:
             self._on_evict(run, reason)

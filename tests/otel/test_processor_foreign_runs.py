@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, get_current
 from opentelemetry.sdk.trace import (
     ConcurrentMultiSpanProcessor,
     SpanProcessor,
@@ -23,8 +23,8 @@ from otel_loopeval import (
     record_guard_event,
     uninstrument,
 )
-from otel_loopeval.otel import _sdk, processor
-from otel_loopeval.otel.pipeline import open_spans
+from otel_loopeval.otel import _sdk, pipeline, processor
+from otel_loopeval.otel.pipeline import OpenSpans, open_spans, registry
 from otel_loopeval.testing import Capture, SpanStore
 
 BASE = {
@@ -347,6 +347,47 @@ def test_more_foreign_runs_open_than_the_table_holds(hooks: None, monkeypatch: p
         assert [span["name"] for span in judged] == [
             f"evaluation_loop agent-{number}" for number in range(20, 30)
         ]
+
+
+def test_foreign_runs_that_are_abandoned_leave_nothing(
+    plain_capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_tables(monkeypatch)
+    monkeypatch.setenv("LOOPEVAL_MAX_OPEN_RUNS", "10")
+    plain_capture.instrument()
+    tracer = plain_capture.tracer_provider.get_tracer("somebody.else")
+    for _ in range(500):
+        tracer.start_span("evaluation_loop writer")
+    assert len(open_spans) <= 20
+    assert len(registry.current().foreign_roots) <= 20
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["runs that end", "runs that are abandoned"])
+def test_spans_in_our_runs_that_never_end_leave_nothing(
+    plain_capture: Capture, monkeypatch: pytest.MonkeyPatch, *, ends: bool
+) -> None:
+    small_tables(monkeypatch)
+    monkeypatch.setenv("LOOPEVAL_MAX_OPEN_RUNS", "10")
+    plain_capture.instrument()
+    tracer = plain_capture.tracer_provider.get_tracer("app")
+    kept: list[Any] = []
+    for _ in range(500):
+        outer = get_current()
+        block = loop("writer")
+        block.__enter__()
+        tracer.start_span("a stream that nobody closes")
+        if ends:
+            block.__exit__(None, None, None)
+        else:
+            kept.append(block)
+            attach(outer)
+    assert len(open_spans) <= 60
+
+
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "_ROOM", 20)
+    monkeypatch.setattr(OpenSpans, "room", 20)
+    monkeypatch.setattr(open_spans, "room", 20)
 
 
 # Where the processor stands ---------------------------------------------------------------------------------
