@@ -195,10 +195,10 @@ class LoopSeams:
             if isinstance(node, Run) and node.subject is subject:
                 return node, False
             run = self._shape.begin(subject)
-            run.subject = subject
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("seams.open_run", error)
             return None, False
+        run.subject = subject
         return run, True
 
     def _close_run(

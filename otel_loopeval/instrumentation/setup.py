@@ -1,6 +1,5 @@
 """``instrument()`` and ``uninstrument()``."""
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -9,7 +8,7 @@ import wrapt
 
 from otel_loopeval.instrumentation import evaluation, praisonai
 from otel_loopeval.instrumentation.patches import Patches
-from otel_loopeval.otel import lifecycle
+from otel_loopeval.otel import errors, lifecycle
 from otel_loopeval.otel.options import OnDoomLoop, Options
 from otel_loopeval.otel.pipeline import registry
 
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from otel_loopeval.instrumentation.seams import LoopSeams
-
-_logger = logging.getLogger("otel_loopeval")
 
 
 class _State:
@@ -163,10 +160,6 @@ def _patch_module(name: str, module: Any) -> None:
     """Patch a framework module; a version without a seam loses that part and nothing else."""
     try:
         _ON_IMPORT[name](module)
-    except Exception as error:  # an import of the user's must not fail because of us
-        _logger.warning(
-            "otel-loopeval: %s is not as expected (%s); this part is not instrumented",
-            name,
-            type(error).__name__,
-        )
-        _logger.debug("otel-loopeval: patching %s", name, exc_info=error)
+    except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
+        errors.swallow("instrumentation.patch", error)
+        errors.warn_once(f"otel-loopeval: {name} is not as expected; this part of it is not instrumented")

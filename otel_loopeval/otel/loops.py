@@ -169,7 +169,7 @@ class Loop:
     def __call__(self, function: F) -> F:
         """Decorate a function: every call is a run."""
         name = self._agent or getattr(function, "__name__", None) or type(function).__name__
-        return stepping.decorate(function, functools.partial(self._begin, name))
+        return stepping.decorate(function, functools.partial(self._begin, name), (StopLoop,))
 
     def _begin(self, agent: str) -> Run:
         return begin_run(agent, run_id=self._id, **self._settings)

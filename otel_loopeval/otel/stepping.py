@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.context import attach, get_current
 
-from otel_loopeval.evaluation.stop import StopLoop
 from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.node import leave
 
@@ -21,22 +20,26 @@ if TYPE_CHECKING:
     from otel_loopeval.otel.live import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
+Quiet = tuple[type[BaseException], ...]
 
 
-def decorate(function: F, begin: Callable[[], "Run | Iteration"]) -> F:
+def decorate(function: F, begin: Callable[[], "Run | Iteration"], quiet: Quiet = ()) -> F:
     """Wrap a function of any kind so that each call is opened by ``begin`` and ended.
 
-    ``StopLoop`` ends the call quietly: a function returns None, a generator ends.
+    Args:
+        function: The function.
+        begin: Begins a run or an iteration.
+        quiet: Exceptions that end a call quietly: a function returns None, a generator ends.
     """
     try:
         if inspect.isasyncgenfunction(function):
-            wrapper: Any = _async_generator(function, begin)
+            wrapper: Any = _async_generator(function, begin, quiet)
         elif inspect.isgeneratorfunction(function):
-            wrapper = _generator(function, begin)
+            wrapper = _generator(function, begin, quiet)
         elif inspect.iscoroutinefunction(function):
-            wrapper = _coroutine(function, begin)
+            wrapper = _coroutine(function, begin, quiet)
         else:
-            wrapper = _function(function, begin)
+            wrapper = _function(function, begin, quiet)
         decorated: Any = functools.wraps(function)(wrapper)
     except Exception as error:  # noqa: BLE001 - the guard: the program has its function as it was
         swallow("stepping.decorate", error)
@@ -55,7 +58,9 @@ def _end(opened: "Run | Iteration | None", error: BaseException | None = None) -
         opened.end(error)
 
 
-def _function(function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]) -> Callable[..., Any]:
+def _function(
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
+) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = get_current()
         opened = _begin(begin)
@@ -64,7 +69,7 @@ def _function(function: Callable[..., Any], begin: Callable[[], "Run | Iteration
         except BaseException as error:
             leave(opened, outer)
             _end(opened, error)
-            if isinstance(error, StopLoop):
+            if isinstance(error, quiet):
                 return None
             raise
         leave(opened, outer)
@@ -74,7 +79,9 @@ def _function(function: Callable[..., Any], begin: Callable[[], "Run | Iteration
     return wrapper
 
 
-def _coroutine(function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]) -> Callable[..., Any]:
+def _coroutine(
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
+) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = get_current()
         opened = _begin(begin)
@@ -83,7 +90,7 @@ def _coroutine(function: Callable[..., Any], begin: Callable[[], "Run | Iteratio
         except BaseException as error:
             leave(opened, outer)
             _end(opened, error)
-            if isinstance(error, StopLoop):
+            if isinstance(error, quiet):
                 return None
             raise
         leave(opened, outer)
@@ -93,7 +100,9 @@ def _coroutine(function: Callable[..., Any], begin: Callable[[], "Run | Iteratio
     return wrapper
 
 
-def _generator(function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]) -> Callable[..., Any]:
+def _generator(
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
+) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         body: Generator[Any, Any, Any] = function(*args, **kwargs)
         advance: Callable[[], Any] = functools.partial(next, body)
@@ -114,7 +123,7 @@ def _generator(function: Callable[..., Any], begin: Callable[[], "Run | Iteratio
                 return stop.value
             except BaseException as error:
                 _end(opened, error)
-                if isinstance(error, StopLoop):
+                if isinstance(error, quiet):
                     return None
                 raise
             finally:
@@ -133,7 +142,7 @@ def _generator(function: Callable[..., Any], begin: Callable[[], "Run | Iteratio
 
 
 def _async_generator(
-    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"]
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
 ) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         body: AsyncGenerator[Any, Any] = function(*args, **kwargs)
@@ -155,7 +164,7 @@ def _async_generator(
                 return
             except BaseException as error:
                 _end(opened, error)
-                if isinstance(error, StopLoop):
+                if isinstance(error, quiet):
                     return
                 raise
             finally:

@@ -7,14 +7,15 @@ made to raise from outside; in such a one, the lines inside its ``try`` are made
 
 import ast
 import inspect
+import mmap
 import pkgutil
 import sys
 import threading
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -51,25 +52,21 @@ class Target:
         return self.name.partition(".")[0].partition(":")[0]
 
 
-@dataclass
 class Injection:
-    """One fault while it is in place.
+    """One fault while it is in place."""
 
-    Attributes:
-        raised: How often it was raised.
-        spared: How often the function was called by the program itself and let be.
-    """
+    def __init__(self) -> None:
+        self._raised = mmap.mmap(-1, 1)  # shared with forked children
 
-    raised: int = 0
-    spared: int = 0
-    errors: list[Exception] = field(default_factory=list[Exception])
+    @property
+    def raised(self) -> bool:
+        """Whether it was raised, here or in a forked child."""
+        return self._raised[0] != 0
 
     def strike(self, name: str) -> None:
         """Raise the fault."""
-        self.raised += 1
-        error = InjectedError(f"injected into {name}")
-        self.errors.append(error)
-        raise error
+        self._raised[0] = 1
+        raise InjectedError(f"injected into {name}")
 
 
 def find_targets() -> dict[str, Target]:
@@ -149,11 +146,8 @@ def _guarded_lines(code: types.CodeType) -> tuple[int, ...]:
     for inner in _own_nodes(node):
         if isinstance(inner, ast.Try) and any(map(_swallows, inner.handlers)):
             for statement in inner.body:
-                lines.update(
-                    deeper.lineno
-                    for deeper in (statement, *_own_nodes(statement))
-                    if _can_raise(deeper)
-                )
+                nodes = filter(_can_raise, (statement, *_own_nodes(statement)))
+                lines.update(getattr(node, "lineno", 0) for node in nodes)
     return tuple(sorted(lines))
 
 
@@ -187,7 +181,7 @@ def _swallows(handler: ast.ExceptHandler) -> bool:
 
 
 @contextmanager
-def counting_calls(targets: dict[str, Target]) -> Iterator[Counter[str]]:
+def counting_calls(targets: dict[str, Target]) -> Generator[Counter[str]]:
     """Count the calls of the targets, in every thread that is started meanwhile."""
     names = {target.code: name for name, target in targets.items()}
     calls: Counter[str] = Counter()
@@ -220,7 +214,7 @@ def strike_or_call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 @contextmanager
-def raising_calls(target: Target, nth: int | None, *, spare: Callable[[str], bool]) -> Iterator[Injection]:
+def raising_calls(target: Target, nth: int | None, *, spare: Callable[[str], bool]) -> Generator[Injection]:
     """Make a function raise when it is called.
 
     Args:
@@ -229,14 +223,13 @@ def raising_calls(target: Target, nth: int | None, *, spare: Callable[[str], boo
         spare: Tells from the module of the caller whether to let a call be.
     """
     injection = Injection()
-    function, original = target.function, target.code
-    assert function is not None
+    function: Any = target.function
+    original = target.code
     counted = 0
 
     def decide(caller: types.FrameType | None) -> None:
         nonlocal counted
         if caller is not None and spare(caller.f_globals.get("__name__", "")):
-            injection.spared += 1
             return
         counted += 1
         if nth is None or counted == nth:
@@ -253,7 +246,11 @@ def raising_calls(target: Target, nth: int | None, *, spare: Callable[[str], boo
 
 def _clone(function: types.FunctionType) -> Callable[..., Any]:
     clone = types.FunctionType(
-        function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
     )
     clone.__kwdefaults__ = function.__kwdefaults__
     return clone
@@ -278,12 +275,12 @@ def _replacement(name: str, function: types.FunctionType) -> types.CodeType:
     if result == "yield from _strike":
         lines[-2] = f"        return (yield from _strike({name!r}, args, kwargs))"
     namespace: dict[str, Any] = {}
-    exec("\n".join(lines), namespace)  # noqa: S102
+    exec("\n".join(lines), namespace)
     return namespace["outer"]().__code__
 
 
 @contextmanager
-def raising_line(target: Target, line: int) -> Iterator[Injection]:
+def raising_line(target: Target, line: int) -> Generator[Injection]:
     """Make a line of a function raise the first time that it is reached, in each thread."""
     injection = Injection()
     code = target.code

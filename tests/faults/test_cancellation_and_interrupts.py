@@ -10,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.context import get_current
 from praisonaiagents.eval.loop import EvaluationLoop as PraisonLoop
 
-from otel_loopeval import EvaluationLoop, iteration, loop, run_until, run_until_async
+from otel_loopeval import EvaluationLoop, StopLoop, iteration, loop, run_until, run_until_async
 from otel_loopeval.evaluation.verdicts import GoalVerdict, JudgeResult
 from otel_loopeval.otel import pipeline
 from otel_loopeval.testing import Capture
@@ -266,10 +266,9 @@ async def test_one_of_many_tasks_is_cancelled_and_the_others_go_on(capture: Capt
         await release.wait()
 
     async def one() -> None:
-        async with loop("writer", max_iterations=1):
-            async with iteration() as it:
-                await wait()
-                it.score = 9.0
+        async with loop("writer", max_iterations=1), iteration() as it:
+            await wait()
+            it.score = 9.0
 
     tasks = [asyncio.create_task(one()) for _ in range(5)]
     await reached.wait()
@@ -283,7 +282,27 @@ async def test_one_of_many_tasks_is_cancelled_and_the_others_go_on(capture: Capt
     assert sorted(outcomes) == ["cancelled", "completed", "completed", "completed", "completed"]
 
 
-# Generators and streams --------------------------------------------------------------------------------------
+def test_stoploop_in_a_decorated_iteration_ends_the_loop(capture: Capture) -> None:
+    steps: list[int] = []
+
+    @iteration
+    def step(number: int) -> None:
+        steps.append(number)
+        if number == 2:
+            raise StopLoop
+
+    @loop("writer")
+    def program() -> None:
+        for number in range(5):
+            step(number)
+
+    program()
+    assert steps == [0, 1, 2]
+    [root] = capture.spans("evaluation_loop")
+    assert root["attributes"]["loopeval.run.outcome"] == "stopped"
+
+
+# Generators and streams -------------------------------------------------------------------------------
 
 
 @loop("writer")

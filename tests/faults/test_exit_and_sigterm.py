@@ -1,4 +1,4 @@
-"""Runs that are open when the process ends are recorded as interrupted, and the process ends as it would have."""
+"""Runs open when the process ends are recorded as interrupted, and the process ends as it would have."""
 
 import json
 import signal
@@ -84,7 +84,9 @@ def test_sigterm_while_a_loop_runs_on_the_main_thread(tmp_path: Path) -> None:
     ended = Program(source, tmp_path).terminate()
     assert ended.status == -signal.SIGTERM
     assert ended.outcomes() == ["interrupted"]
-    assert [span["attributes"]["loopeval.iteration.number"] for span in ended.spans("evaluation_loop.it")] == [1]
+    assert [
+        span["attributes"]["loopeval.iteration.number"] for span in ended.spans("evaluation_loop.it")
+    ] == [1]
 
 
 def test_sigterm_where_the_first_run_began_on_a_thread(tmp_path: Path) -> None:

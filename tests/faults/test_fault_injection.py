@@ -12,11 +12,19 @@ import inspect
 import logging
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
-from fault_injection import PACKAGE, Injection, Target, counting_calls, find_targets, raising_calls, raising_line
+from fault_injection import (
+    PACKAGE,
+    Injection,
+    Target,
+    counting_calls,
+    find_targets,
+    raising_calls,
+    raising_line,
+)
 from fault_scenarios import SCENARIOS, armed, play
 
 from otel_loopeval.otel import errors
@@ -26,11 +34,17 @@ pytestmark = pytest.mark.swallows
 TARGETS = find_targets()
 
 STORES_ONLY = {
-    "otel.live:_Node.__init__": "assigns slots",
-    "otel.live:Iteration.__init__": "assigns slots",
+    "otel.loops:Loop.__init__": "assigns slots",
+    "otel.iterations:Iteration.__init__": "assigns slots",
 }
 """Constructors that the program calls, directly or by a class of its own, and that call nothing: there is
 no object to fall back on without them, and nothing in them that could raise."""
+
+ENTRIES = {
+    "otel.loops:Loop.__call__": "hands the program's function to decorate(), which is guarded",
+    "otel.iterations:Iteration.__call__": "hands the program's function to decorate(), which is guarded",
+}
+"""Functions that the program calls, though by way of ``loop()`` and ``iteration()``."""
 
 MEANT_TO_RAISE = {
     "otel.options:checked_*": "tells the program about an argument that makes no sense",
@@ -44,8 +58,10 @@ THE_GUARD_ITSELF = {
 }
 
 RESTORES_THE_CONTEXT = {
-    "otel.live:leave": "calls nothing of ours; where it fails, the context is what could not be restored",
+    "otel.node:leave": "calls nothing of ours; where it fails, the context is what could not be restored",
 }
+
+SPARED = {**STORES_ONLY, **ENTRIES, **MEANT_TO_RAISE, **THE_GUARD_ITSELF, **RESTORES_THE_CONTEXT}
 
 FALLS_BACK = {
     "health.guards:*": "reads an object of somebody else's, and a field that cannot be read is absent",
@@ -53,7 +69,39 @@ FALLS_BACK = {
 }
 """Functions whose callers have another way if they raise: then nothing is lost and nothing is counted."""
 
-OUTSIDE_OF_THE_PROGRAM: dict[str, str] = {}
+OUTSIDE_OF_THE_PROGRAM = {
+    "instrumentation.evaluation:seams": "called by instrument()",
+    "instrumentation.patches:Patches.__init__": "called by instrument()",
+    "instrumentation.patches:Patches.restore": "called by uninstrument()",
+    "instrumentation.seams:LoopSeams.restore": "called by uninstrument()",
+    "instrumentation.setup:_watch_imports": "called by instrument()",
+    "instrumentation.setup:instrument": "sets things up, and its errors are for the program",
+    "instrumentation.setup:uninstrument": "takes things back, and its errors are for the program",
+    "otel.errors:reset": "for tests",
+    "otel.options:Options.*": "called by instrument(), whose errors are for the program",
+    "otel.options:_checked_*": "called by instrument(), whose errors are for the program",
+    "otel.options:_parse": "called by instrument()",
+    "otel.pipeline:Registry._attach": "called by instrument()",
+    "otel.pipeline:Registry.configure": "called by instrument()",
+    "otel.pipeline:Registry.deactivate": "called by uninstrument()",
+    "otel.pipeline:inert_pipeline": "called when the package is imported, and by uninstrument()",
+    "otel.processor:LoopHealthProcessor.__init__": "sets things up, and its errors are for the program",
+    "otel._sdk:*robe*": "looks at the SDK when the package is imported",
+    "otel._sdk:PublicHooks.*": "for an SDK with other private fields; the same code as ProbedHooks",
+    "otel.lifecycle:after_fork_in_child": "called when the package is imported",
+    "otel.options:_DeferredCallback.__init__": "called by instrument(), whose errors are for the program",
+    "otel.pipeline:Registry.__init__": "called when the package is imported",
+    "otel.pipeline:Registry.reset": "for tests",
+    "instrumentation.instrumentor:*": "called by opentelemetry-instrument",
+    "instrumentation.setup:_State.__init__": "called when the package is imported",
+    "runs.dialects.*": "reads stored spans",
+    "runs.neutral*": "reads stored spans",
+    "runs.reconstruct:Node.*": "a Protocol",
+    "runs.reconstruct:replay": "reads stored spans",
+    "runs.reconstruct:_orphanage": "reads stored spans",
+    "runs.reconstruct:_in_order*": "reads stored spans",
+    "runs.verdict:Verdict.converged.get": "for reports",
+}
 """Functions that no scenario calls, since they do not run inside the program's own calls."""
 
 AT_OUR_BOUNDARIES = ("otel", "instrumentation")
@@ -76,7 +124,7 @@ def calls_in(scenario: str) -> Counter[str]:
     calls: list[Counter[str]] = []
 
     @contextlib.contextmanager
-    def count() -> Iterator[None]:
+    def count() -> Generator[None]:
         with counting_calls(TARGETS) as counted:
             calls.append(counted)
             yield
@@ -86,10 +134,20 @@ def calls_in(scenario: str) -> Counter[str]:
     return calls[0]
 
 
+def reached_in(scenario: str) -> list[str]:
+    """The functions that faults go into in a scenario."""
+    patterns = SCENARIOS[scenario].in_children
+    if not patterns:
+        return list(calls_in(scenario))
+    found = [[name for name in TARGETS if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns]
+    assert all(found), f"no function of ours is called {patterns[found.index([])]}"
+    return [name for names in found for name in names]
+
+
 def faults_in(target: Target, scenario: str) -> Iterator[tuple[str, Any]]:
     """The faults that a function has in a scenario: what they are called, and a context manager for each."""
     at_boundary = target.room in AT_OUR_BOUNDARIES
-    if not at_boundary or target.guarded_lines:
+    if not SCENARIOS[scenario].in_children and (not at_boundary or target.guarded_lines):
         reaching = [name for name in SCENARIOS if target.name in calls_in(name)]
         if scenario not in reaching[:SCENARIOS_BEHIND]:
             return
@@ -98,7 +156,7 @@ def faults_in(target: Target, scenario: str) -> Iterator[tuple[str, Any]]:
             yield f"line {line}", functools.partial(raising_line, target, line)
     elif target.function is not None:
         yield "every call", functools.partial(raising_calls, target, None, spare=is_the_program)
-        if at_boundary and SCENARIOS[scenario].counts and calls_in(scenario)[target.name] > 1:
+        if at_boundary and calls_in(scenario)[target.name] > 1:
             yield "first call", functools.partial(raising_calls, target, 1, spare=is_the_program)
 
 
@@ -123,16 +181,16 @@ def test_a_program_does_not_notice_that_we_fail(scenario: str) -> None:
     errors.listeners.append(listen)
     logging.disable(logging.CRITICAL)
     try:
-        for name in calls_in(scenario):
+        for name in reached_in(scenario):
             target = TARGETS[name]
-            if listed(STORES_ONLY | MEANT_TO_RAISE | THE_GUARD_ITSELF | RESTORES_THE_CONTEXT, name):
+            if listed(SPARED, name):
                 continue
             for fault, inject in faults_in(target, scenario):
                 swallowed.clear()
                 injections: list[Injection] = []
 
                 @contextlib.contextmanager
-                def arm(inject: Any = inject, injections: list[Injection] = injections) -> Iterator[None]:
+                def arm(inject: Any = inject, injections: list[Injection] = injections) -> Generator[None]:
                     with inject() as injection:
                         injections.append(injection)
                         yield
@@ -144,14 +202,14 @@ def test_a_program_does_not_notice_that_we_fail(scenario: str) -> None:
                     noticed.append(f"{name}, {fault}: {type(error).__name__}: {error}")
                     continue
                 raised += injections[0].raised
-                must_count = SCENARIOS[scenario].counts and not listed(FALLS_BACK, name)
-                if injections[0].raised and must_count and not swallowed:
+                counted = swallowed or SCENARIOS[scenario].in_children or listed(FALLS_BACK, name)
+                if injections[0].raised and not counted:
                     noticed.append(f"{name}, {fault}: was not counted")
     finally:
         logging.disable(logging.NOTSET)
         errors.listeners.remove(listen)
-    assert noticed == []
-    assert raised > 0 or not SCENARIOS[scenario].counts
+    assert not noticed, "\n".join(noticed)
+    assert raised > 0
 
 
 def test_constructors_that_cannot_fail_call_nothing() -> None:
@@ -159,23 +217,23 @@ def test_constructors_that_cannot_fail_call_nothing() -> None:
         function = TARGETS[name].function
         assert function is not None
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        calls = [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        assert set(calls) <= {"super()", "super().__init__()"}, name
-        assert not [node for node in ast.walk(tree) if isinstance(node, (ast.Subscript, ast.BinOp, ast.Raise))]
+        assert not [
+            ast.unparse(node) for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Raise))
+        ], name
 
 
 def test_every_function_of_the_telemetry_is_reached_or_known_not_to_run_in_the_program() -> None:
     reached: set[str] = set()
     for scenario in SCENARIOS:
-        reached.update(calls_in(scenario))
+        reached.update(reached_in(scenario))
     unreached = {
         name
         for name in TARGETS.keys() - reached
         if name.startswith(("otel.", "instrumentation.", "runs."))
         and not listed(OUTSIDE_OF_THE_PROGRAM, name)
-        and not name.rpartition(".")[2] in GENERATED
+        and name.rpartition(".")[2] not in GENERATED
     }
-    assert unreached == set()
+    assert not unreached, "\n".join(sorted(unreached))
 
 
 GENERATED = {"__repr__", "__eq__", "__hash__", "__setattr__", "__delattr__"}
