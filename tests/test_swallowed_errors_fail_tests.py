@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TESTS = '''
+TESTS = """
 import pytest
 from opentelemetry.context import attach, get_current, set_value
 from otel_loopeval.otel import errors
@@ -27,7 +27,7 @@ def test_leaves_a_run_current():
 def test_comes_after_it():
     assert get_current().get("otel_loopeval.run") is None
     assert errors.counts == {}
-'''
+"""
 
 
 def test_swallowed_errors_and_leaked_contexts_fail_a_test(tmp_path: Path) -> None:
@@ -41,5 +41,9 @@ def test_swallowed_errors_and_leaked_contexts_fail_a_test(tmp_path: Path) -> Non
         check=False,
     )
     assert "4 passed, 2 errors" in done.stdout, done.stdout
-    assert "test_four.py::test_swallows - AssertionError: swallowed in ['somewhere']" in done.stdout
-    assert "test_four.py::test_leaves_a_run_current - AssertionError: the test ended" in done.stdout
+    assert "AssertionError: swallowed in ['somewhere']" in done.stdout
+    assert "AssertionError: the test ended with a run or an iteration still current" in done.stdout
+    failed = [
+        line.rpartition("::")[2].split()[0] for line in done.stdout.splitlines() if line.startswith("ERROR ")
+    ]
+    assert failed == ["test_swallows", "test_leaves_a_run_current"]

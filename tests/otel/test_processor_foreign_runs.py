@@ -492,6 +492,8 @@ def test_attributes_with_and_without_the_private_dictionary(
 def test_a_second_processor_is_inert(watched: Capture) -> None:
     watched.tracer_provider.add_span_processor(processor_for(watched))
     foreign_run(watched.tracer_provider, doom=True)
+    assert watched.value("loopeval.runs.started") == 1
+    assert watched.value("loopeval.run.open") == 0
     assert watched.value("loopeval.runs") == 1
     assert watched.value("loopeval.doom_loop.fired") == 1
     assert watched.value("loopeval.tokens", {"gen_ai.token.type": "input"}) == 20
