@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from otel_loopeval.evaluation.results import EvaluationLoopResult, IterationResult, best_of
-from otel_loopeval.evaluation.stop import StopLoop
+from otel_loopeval.evaluation.stop import is_stop
 
 
 class LoopState:
@@ -106,25 +106,12 @@ class Ending(AbstractContextManager["Ending"]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        if error is not None and _is_stop(error):
+        if is_stop(error):
             self.stopped = True
             return True
         if error is not None:
             _attach(error, self._partial(error), self._summary())
         return False
-
-
-def _is_stop(error: BaseException) -> bool:
-    """Whether it is StopLoop, or a group of nothing else, as a task group makes of it."""
-    if isinstance(error, StopLoop):
-        return True
-    members: Any = getattr(error, "exceptions", None) if _is_group(error) else None
-    return bool(members) and all(_is_stop(member) for member in members)
-
-
-def _is_group(error: BaseException) -> bool:
-    # By name, since Python 3.10 has no exception groups of its own.
-    return any(base.__name__ == "BaseExceptionGroup" for base in type(error).__mro__)
 
 
 def usable_score(value: Any) -> float:

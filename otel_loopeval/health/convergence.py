@@ -74,7 +74,7 @@ def converge(
 def reach(
     scores: Sequence[Any], threshold: float, mode: str, success: bool | None
 ) -> tuple[int, bool, int, int]:
-    """As :func:`convergence`, without the record: making one takes longer than a short search."""
+    """As :func:`converge`, without the record: making one takes longer than a short search."""
     count = len(scores)
     if mode == _REVIEW and count:
         converged = bool(success) if success is not None else _meets(scores[-1], threshold)

@@ -267,6 +267,7 @@ def _probe_clean_span() -> type | None:
     try:
         provider = TracerProvider(shutdown_on_exit=False)
         span: Any = provider.get_tracer("otel_loopeval").start_span("probe", Context(), attributes={"a": 1})
+        kind: type = type(span)
         own, limits = span._attributes, span._limits
         with span._lock:
             known = (
@@ -285,7 +286,7 @@ def _probe_clean_span() -> type | None:
         seen = dict(span.attributes) == {"a": 1, "b": (1.0, 2.0)}
     except Exception:  # noqa: BLE001 - a probe
         return None
-    return type(span) if known and told and seen else None
+    return kind if known and told and seen else None
 
 
 def _probe() -> _Probe:

@@ -141,6 +141,7 @@ class Iteration(Node):
         try:
             now_ns = time_ns()
             state = self.iteration_state = run.state.begin_iteration(now_ns, self._number)
+            run.recorded_error = 0  # the loop went on after it: the next error may be at the same address
             run.open_iterations.append(self)
             current = self._previous = get_current()
             # Its parent is where the program is, if that is in the run and in no iteration of it.

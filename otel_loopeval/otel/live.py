@@ -63,9 +63,7 @@ class Run(Node):
         self.stopping: StopLoop | None = None  # what to raise at the next seam
         self.tracer: Any = None
         self._detector: Any = None
-        self.recorded_error = (
-            0  # id of the last error that an iteration recorded: the error itself holds frames
-        )
+        self.recorded_error = 0  # id of the error that was recorded last: the error itself holds frames
         self.subject: Any = None  # the loop object that runs, for instrumentations
         state.owner = self
 
@@ -126,6 +124,7 @@ class Run(Node):
             return node
         return self.open_iterations[-1] if self.open_iterations else None
 
+    @guarded("run.paused")
     def paused(self, reason: str | None = None) -> None:
         """Declare that the run ends now but is not finished: it waits for an approval or a resume.
 
@@ -133,7 +132,7 @@ class Run(Node):
             reason: Why, of low cardinality; it becomes ``loopeval.run.completion_reason``.
         """
         self.state.outcome = semconv.OUTCOME_PAUSED
-        self.state.completion_reason = reason
+        self.state.completion_reason = None if reason is None else str(reason)
 
     def stop(self, stop: StopLoop | None = None) -> None:
         """Make the loop end at its next seam, by raising ``StopLoop`` there."""

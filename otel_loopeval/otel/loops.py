@@ -10,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context, get_current
 
 from otel_loopeval import semconv
-from otel_loopeval.evaluation.stop import StopLoop
+from otel_loopeval.evaluation.stop import is_stop
 from otel_loopeval.health import guard_event_of
 from otel_loopeval.otel import _sdk, emission, lifecycle, stepping
 from otel_loopeval.otel.errors import guarded, swallow
@@ -156,7 +156,7 @@ class Loop:
                 run.end(error)
             except Exception as problem:  # noqa: BLE001 - the guard
                 swallow("loop.exit", problem)
-        return isinstance(error, StopLoop)
+        return is_stop(error)
 
     async def __aenter__(self) -> Run:
         return self.__enter__()
@@ -169,7 +169,7 @@ class Loop:
     def __call__(self, function: F) -> F:
         """Decorate a function: every call is a run."""
         name = self._agent or getattr(function, "__name__", None) or type(function).__name__
-        return stepping.decorate(function, functools.partial(self._begin, name), (StopLoop,))
+        return stepping.decorate(function, functools.partial(self._begin, name), is_stop)
 
     def _begin(self, agent: str) -> Run:
         return begin_run(agent, run_id=self._id, **self._settings)

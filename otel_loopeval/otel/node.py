@@ -6,7 +6,7 @@ from opentelemetry.context import Context, attach, get_current
 from opentelemetry.trace import Span
 
 from otel_loopeval import semconv
-from otel_loopeval.evaluation.stop import StopLoop
+from otel_loopeval.evaluation.stop import is_stop
 from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.errors import swallow
 from otel_loopeval.otel.pipeline import open_spans
@@ -40,7 +40,7 @@ class Node:
         self.context = _sdk.context_with_span(start_context, span)
         if span.is_recording():
             span_id = self.span_id = _sdk.span_id_of(span)
-            open_spans[span_id] = self  # type: ignore[assignment]
+            open_spans[span_id] = self  # type: ignore[assignment]  # each subclass has the rest
         attach(self.context)
 
 
@@ -79,7 +79,7 @@ def fails(error: BaseException | None, run: LoopRun) -> bool:
 
 def outcome_of(error: BaseException) -> str:
     """The outcome of a run that an exception ended."""
-    if isinstance(error, StopLoop):
+    if is_stop(error):
         return semconv.OUTCOME_STOPPED
     if isinstance(error, Exception):
         return semconv.OUTCOME_FAILED

@@ -20,16 +20,17 @@ if TYPE_CHECKING:
     from otel_loopeval.otel.live import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
-Quiet = tuple[type[BaseException], ...]
+Quiet = Callable[[BaseException], bool]
 
 
-def decorate(function: F, begin: Callable[[], "Run | Iteration"], quiet: Quiet = ()) -> F:
+def decorate(function: F, begin: Callable[[], "Run | Iteration"], quiet: Quiet | None = None) -> F:
     """Wrap a function of any kind so that each call is opened by ``begin`` and ended.
 
     Args:
         function: The function.
         begin: Begins a run or an iteration.
-        quiet: Exceptions that end a call quietly: a function returns None, a generator ends.
+        quiet: Says which exceptions end a call quietly: a function returns None, a generator ends. None
+            for no exception.
     """
     try:
         if inspect.isasyncgenfunction(function):
@@ -59,7 +60,7 @@ def _end(opened: "Run | Iteration | None", error: BaseException | None = None) -
 
 
 def _function(
-    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet | None
 ) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = get_current()
@@ -69,7 +70,7 @@ def _function(
         except BaseException as error:
             leave(opened, outer)
             _end(opened, error)
-            if isinstance(error, quiet):
+            if quiet is not None and quiet(error):
                 return None
             raise
         leave(opened, outer)
@@ -80,7 +81,7 @@ def _function(
 
 
 def _coroutine(
-    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet | None
 ) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> Any:
         outer = get_current()
@@ -90,7 +91,7 @@ def _coroutine(
         except BaseException as error:
             leave(opened, outer)
             _end(opened, error)
-            if isinstance(error, quiet):
+            if quiet is not None and quiet(error):
                 return None
             raise
         leave(opened, outer)
@@ -101,7 +102,7 @@ def _coroutine(
 
 
 def _generator(
-    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet | None
 ) -> Callable[..., Any]:
     def wrapper(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         body: Generator[Any, Any, Any] = function(*args, **kwargs)
@@ -123,7 +124,7 @@ def _generator(
                 return stop.value
             except BaseException as error:
                 _end(opened, error)
-                if isinstance(error, quiet):
+                if quiet is not None and quiet(error):
                     return None
                 raise
             finally:
@@ -142,7 +143,7 @@ def _generator(
 
 
 def _async_generator(
-    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet
+    function: Callable[..., Any], begin: Callable[[], "Run | Iteration"], quiet: Quiet | None
 ) -> Callable[..., Any]:
     async def wrapper(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         body: AsyncGenerator[Any, Any] = function(*args, **kwargs)
@@ -164,7 +165,7 @@ def _async_generator(
                 return
             except BaseException as error:
                 _end(opened, error)
-                if isinstance(error, quiet):
+                if quiet is not None and quiet(error):
                     return
                 raise
             finally:

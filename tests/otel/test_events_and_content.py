@@ -2,6 +2,7 @@
 
 # ruff: noqa: PT012 - the block that raises is the loop under test
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -155,6 +156,17 @@ def test_two_exceptions_are_recorded_each(capture: Capture, monkeypatch: pytest.
         "KeyError",
         "ValueError",
     ]
+
+
+def test_an_exception_at_the_address_of_an_earlier_one_is_recorded(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true")
+    with loop("writer"):
+        for _ in range(5):
+            with contextlib.suppress(ValueError), iteration():
+                raise ValueError("the words")
+    assert [len(span["events"]) for span in capture.spans("evaluation_loop.iteration")] == [1] * 5
 
 
 def test_an_exception_between_iterations_is_recorded_on_the_root(

@@ -4,11 +4,12 @@
 
 import asyncio
 import builtins
+import sys
 from typing import Any
 
 import pytest
 
-from otel_loopeval import StopLoop, iteration, loop, record_guard_event
+from otel_loopeval import StopLoop, current_run, iteration, loop, record_guard_event
 from otel_loopeval.testing import Capture
 
 
@@ -172,6 +173,12 @@ def test_a_pause_told_by_an_exception_is_no_error_on_the_span(capture: Capture) 
     assert "error.type" not in capture.span()["attributes"]
 
 
+def test_the_reason_of_a_pause_is_text(capture: Capture) -> None:
+    with loop("writer") as run:
+        run.paused(7)  # type: ignore[arg-type]  # users may have no type checker
+    assert capture.span()["attributes"]["loopeval.run.completion_reason"] == "7"
+
+
 def test_stoploop_leaves_the_block_quietly(capture: Capture) -> None:
     reached = False
     with loop("writer"):
@@ -182,6 +189,30 @@ def test_stoploop_leaves_the_block_quietly(capture: Capture) -> None:
     assert not reached
     assert ended(capture) == ("stopped", "UNSET", False)
     assert [span["status"] for span in capture.spans()] == ["UNSET", "UNSET"]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="task groups came with Python 3.11")
+@pytest.mark.parametrize("way", ["block", "decorator"])
+async def test_stoploop_out_of_a_task_group_is_quiet_too(capture: Capture, way: str) -> None:
+    task_group: Any = vars(asyncio)["TaskGroup"]
+
+    async def work() -> None:
+        run = current_run()
+        assert run is not None
+        run.stop()
+        with iteration():
+            raise AssertionError("the beginning of an iteration is a seam")
+
+    async def body() -> None:
+        async with task_group() as tasks:
+            tasks.create_task(work())
+
+    if way == "block":
+        async with loop("writer"):
+            await body()
+    else:
+        await loop("writer")(body)()
+    assert ended(capture) == ("stopped", "UNSET", False)
 
 
 def test_leaving_after_a_doom_loop_is_stopped(capture: Capture) -> None:
