@@ -104,7 +104,7 @@ class CallJudge:
             self._first_sight(call, lane, index)
             unit.sightings = 1
             # A new call that worked ends every streak; that it worked is asked only where its tool may fail.
-            asks = call.error or (unit.tool == unit.previous_tool and call.failed)
+            asks = not call.blind and (call.error or (unit.tool == unit.previous_tool and call.failed))
         else:
             self._again(call, known, lane, index, stale=stale)
             asks = stale or call.failed

@@ -29,7 +29,7 @@ class Chanting:
 
     Args:
         ladder: Repeats for each severity, of a unit of 30 to 159 characters; of a longer one half as many, of
-            a shorter one twice as many, and in code or a table three times as many of each.
+            a shorter one twice as many, and in code or a table four times as many of each.
     """
 
     name = "chanting"
@@ -48,7 +48,7 @@ class Chanting:
         if chant.repeats < self._ladder.notice // 2:
             return state, None
         slack = 0.5 if chant.period >= _PARAGRAPH else 1.0 if chant.period >= _SENTENCE else 2.0
-        level = self._ladder.level(chant.repeats, slack * (3 if chant.tabular else 1))
+        level = self._ladder.level(chant.repeats, slack * (4 if chant.tabular else 1))
         finding = Finding(semconv.KIND_REPEATED_OUTPUT, unit.id, chant.repeats, unit.first, level)
         return state, finding if level else None
 
@@ -77,7 +77,8 @@ def longest_chant(text: str) -> Chant:
         The stretch; without repeats if there is none.
     """
     if len(text) > 2 * _WINDOW:
-        return max(longest_chant(text[:_WINDOW]), longest_chant(text[-_WINDOW:]))
+        ends = (longest_chant(text[:_WINDOW]), longest_chant(text[-_WINDOW:]))
+        return max(ends, key=lambda chant: chant.repeats * chant.period)
     text = _SPACE.sub(" ", text)
     best = Chant(0, 0, tabular=False)
     step = max(len(text) // _PROBES, _PIECE)
@@ -93,7 +94,7 @@ def longest_chant(text: str) -> Chant:
             start -= 1
         length = at - start + _matching(text, at, again)
         repeats = 1 + length // period
-        if repeats > best.repeats and _LETTERS.search(text, start, start + period + 1):
+        if repeats * period > best.repeats * best.period and _LETTERS.search(text, start, start + period + 1):
             tabular = text.count("```", 0, start) % 2 == 1 or "|" in text[start : start + period]
             best = Chant(repeats, period, tabular)
         at = max(at + step, start + length - _PIECE)

@@ -18,9 +18,10 @@ PLAIN: Final = 1 << 16
 _END: Final = 1 << 14
 _STRIDE_PARTS: Final = 2048
 _NODES: Final = 256
-_NODES_FULL: Final = 20_000
+_NODES_FULL: Final = 5000
 _CHARS_FULL: Final = 1 << 23
 _DEPTH: Final = 24
+_DEPTH_FULL: Final = 100
 _SEP: Final = "\x1f"
 _ADDRESS: Final = re.compile(r"0x[0-9a-fA-F]{6,}")
 _BIG_INT: Final = 1 << 63
@@ -32,10 +33,11 @@ _EMPTY: Final = ("", "null")
 class _Walk:
     """Budget of one rendering, and whether it had to leave something out."""
 
-    __slots__ = ("chars", "full", "nodes", "sampled")
+    __slots__ = ("chars", "depth", "nodes", "path", "sampled")
 
     def __init__(self, full: bool) -> None:
-        self.full = full
+        self.depth = _DEPTH_FULL if full else _DEPTH
+        self.path: set[int] = set()
         self.nodes = _NODES_FULL if full else _NODES
         self.chars = _CHARS_FULL if full else PLAIN
         self.sampled = False
@@ -46,7 +48,7 @@ def canonical(value: object, *, full: bool = False) -> tuple[str, bool]:
 
     Args:
         value: Anything: cyclic, huge, with methods that raise.
-        full: Read large values whole (up to 8 M characters and 20,000 nodes) instead of sampling them.
+        full: Read large values whole (up to 8 M characters and 5,000 nodes) instead of sampling them.
 
     Returns:
         The text, and whether it was sampled, so that two different values may share it. Never raises.
@@ -211,7 +213,7 @@ def _flat(mapping: dict[Any, Any]) -> str | None:
 
 def _render(value: object, walk: _Walk, depth: int) -> str:  # noqa: PLR0911 - one return a kind of value
     walk.nodes -= 1
-    if walk.nodes < 0 or depth > _DEPTH:
+    if walk.nodes < 0 or depth > walk.depth:
         walk.sampled = True
         return ""
     if isinstance(value, str):
@@ -224,6 +226,15 @@ def _render(value: object, walk: _Walk, depth: int) -> str:  # noqa: PLR0911 - o
         return str(value) if -_BIG_INT < value < _BIG_INT else hex(value)
     if isinstance(value, bytes | bytearray):
         return _text(bytes(value[: walk.chars]).decode("latin-1"), walk)
+    if id(value) in walk.path:
+        return "^"  # it holds itself
+    walk.path.add(id(value))
+    text = _container(value, walk, depth)
+    walk.path.discard(id(value))
+    return text
+
+
+def _container(value: object, walk: _Walk, depth: int) -> str:
     if isinstance(value, Mapping):
         return _pairs(cast("Mapping[Any, Any]", value), walk, depth)
     if isinstance(value, list | tuple):

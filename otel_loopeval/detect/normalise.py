@@ -76,7 +76,7 @@ _FAMILY: Final = re.compile(
     r"""'[^']{1,200}' | "[^"]{1,200}" | `[^`]{1,200}` | (?:[\w.-]*[/\\])+[\w.-]* | [\w-]*\d[\w-]*""",
     re.VERBOSE,
 )
-_STATUS: Final = re.compile(r"\b[1-5]\d\d\b")
+_STATUS: Final = re.compile(r"(?<![\w-])[1-5]\d\d(?![\w-])")
 _SPACE: Final = re.compile(r"\s+")
 _REFERENCE_KEYS: Final = frozenset(
     ("ref", "uid", "node_id", "nodeid", "element_id", "elementid", "element_ref", "handle", "backend_node_id")

@@ -20,7 +20,7 @@ _FAILURE: Final = re.compile(
   | ^\W*(?:usage|bash|sh):\ | \b(?:error|exception|failure)(?:\ code)?\ ?:\ | \w(?:error|exception):\s
   | \btraceback\ \(most\ recent | \berror=(?!none|false|0\b|null)
   | \bis_?error\W{1,4}true | \b(?:success|ok)\W{1,4}false | \bstatus\W{1,4}(?:error|fail)
-  | \b(?:exit|exited|return)(?:ed|ed\ with|\ with)?(?:\ code|\ status|code)?[\ :=]{1,2}-?[1-9]
+  | \b(?:exit(?:ed)?(?:\ with)?(?:\ ?code|\ status)?|return(?:ed)?\ ?code)[\ :=]{1,2}-?[1-9]
   | \bhttp(?:/\S+)?\ [45]\d\d | \bcommand\ not\ found | \bno\ such\ file
     """,
     re.VERBOSE,
