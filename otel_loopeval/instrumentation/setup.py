@@ -161,5 +161,8 @@ def _patch_module(name: str, module: Any) -> None:
     try:
         _ON_IMPORT[name](module)
     except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
-        errors.swallow("instrumentation.patch", error)
-        errors.warn_once(f"otel-loopeval: {name} is not as expected; this part of it is not instrumented")
+        errors.swallow(
+            f"instrumentation.{name}",
+            error,
+            f"otel-loopeval: {name} is not as expected ({type(error).__name__}); this part is not instrumented",
+        )

@@ -28,12 +28,13 @@ listeners: list[Callable[[str, Exception], None]] = []
 _logged: set[tuple[str, type]] = set()
 
 
-def swallow(place: str, error: Exception) -> None:
+def swallow(place: str, error: Exception, warning: str | None = None) -> None:
     """Keep an error of ours from the user's program.
 
     Args:
         place: Where it happened, of low cardinality, such as ``"processor.on_start"``.
         error: The error. Its message may be content, so the log carries it only at debug level.
+        warning: What to log, where it can be said better than by the error's type and the place.
     """
     try:
         counts[place] += 1
@@ -42,10 +43,9 @@ def swallow(place: str, error: Exception) -> None:
         kind = (place, type(error))
         if kind not in _logged and len(_logged) < 1_000:  # noqa: PLR2004 - a bound, not a tuning knob
             _logged.add(kind)
+            what = f"otel-loopeval: {type(error).__name__} in {place}"
             _logger.warning(
-                "otel-loopeval: %s in %s was kept from your program; telemetry of this run may be incomplete",
-                type(error).__name__,
-                place,
+                warning or f"{what} was kept from your program; this run's telemetry may be incomplete"
             )
         _logger.debug("otel-loopeval: error in %s", place, exc_info=error)
     except Exception:  # noqa: BLE001, S110 - a logging handler of the user's that raises must not surface here
