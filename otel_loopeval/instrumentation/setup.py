@@ -161,8 +161,5 @@ def _patch_module(name: str, module: Any) -> None:
     try:
         _ON_IMPORT[name](module)
     except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
-        errors.swallow(
-            f"instrumentation.{name}",
-            error,
-            f"otel-loopeval: {name} is not as expected ({type(error).__name__}); this part is not instrumented",
-        )
+        warning = f"otel-loopeval: {name} is not as expected ({type(error).__name__}); it is not instrumented"
+        errors.swallow(f"instrumentation.{name}", error, warning)
