@@ -196,6 +196,17 @@ def test_iteration_metrics(plain_capture: Capture) -> None:
     assert (ratio["count"], ratio["sum"]) == (3, 2.5)
 
 
+def test_a_score_below_zero_counts_as_zero(plain_capture: Capture, caplog: pytest.LogCaptureFixture) -> None:
+    """Histograms take nothing negative: the SDK would drop the value and log a warning for each."""
+    plain_capture.instrument(iteration_metrics=True)
+    with loop("writer"), iteration() as it:
+        it.score = -3
+    for metric in ("loopeval.run.score_ratio", "loopeval.iteration.score_ratio"):
+        (ratio,) = plain_capture.points(metric)
+        assert (ratio["count"], ratio["sum"]) == (1, 0.0)
+    assert caplog.records == []
+
+
 def test_open_and_idle_runs(capture: Capture) -> None:
     with loop("writer"):
         with loop("writer"):
