@@ -10,7 +10,10 @@ _SHOWN = 80
 
 def shown(value: object) -> str:
     """A value's repr for an error message, cut to a readable length."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a repr that raises, or an int of too many digits to print
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
@@ -19,11 +22,14 @@ def finite_number(name: str, value: Any) -> float:
 
     Raises:
         TypeError: If it is not a number (booleans and strings are none).
-        ValueError: If it is NaN or infinite.
+        ValueError: If it is NaN or infinite, or an integer too large for a float.
     """
     if isinstance(value, bool | str | bytes) or not hasattr(value, "__float__"):
         raise TypeError(f"{name} must be a finite number, got {shown(value)}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, got {shown(value)}")
     return number

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from operator import index
 from typing import Any, Final, cast
 
 from otel_loopeval import semconv
+from otel_loopeval.health.wire import as_int, as_text, as_time_ns
 
 DOOM_LOOP_TYPES: Final = {
     "doom_loop": semconv.KIND_LOOP_DETECTED,
@@ -164,19 +164,7 @@ def _says_doom_loop(event: Any) -> bool:
     return _word(_field(event, "type", "event")) in DOOM_LOOP_TYPES
 
 
-def guard_event_of(
-    event: Any,
-    *,
-    iteration: int | None = None,
-    source: str | None = None,
-    action: str | None = None,
-    kind: str | None = None,
-    doom_loop: bool | None = None,
-    tool: str | None = None,
-    rule: str | None = None,
-    agent: str | None = None,
-    time_ns: int | None = None,
-) -> GuardEvent:
+def guard_event_of(event: Any) -> GuardEvent:
     """Read any guard event into our own shape.
 
     Recognised are our :class:`GuardEvent`, dicts and objects with the fields of
@@ -187,36 +175,13 @@ def guard_event_of(
     that names no type is of kind ``loop_detected``; everything else without a known type is ``other``.
 
     Args:
-        event: Anything.
-        iteration: Iteration in which it fired, where the event itself does not say.
-        source: Overrides who reported it. A source outside ``semconv.GUARD_SOURCES`` becomes
-            ``application``.
-        action: Overrides what the guard did. An action outside ``semconv.GUARD_ACTIONS`` becomes
-            ``observe``.
-        kind: Overrides what was seen; any value that :data:`DOOM_LOOP_TYPES` or ``semconv.GUARD_KINDS``
-            knows.
-        doom_loop: Overrides whether it is a doom loop.
-        tool: Overrides the tool.
-        rule: Overrides the rule.
-        agent: Agent concerned, where the event itself does not say.
-        time_ns: When it fired (nanoseconds since the epoch), where the event itself does not say.
+        event: Anything. A value that is no text, number or enum value where its field wants one is absent.
 
     Returns:
-        The event. Unreadable or unknown input gives one of kind ``other`` that is no doom loop.
+        The event. Unreadable or unknown input gives one of kind ``other`` that is no doom loop; a source
+        or action outside ``semconv.GUARD_SOURCES`` and ``GUARD_ACTIONS`` becomes the first of them.
     """
-    read = _own_event(event) if _is_a(event, GuardEvent) else _foreign_event(event)
-    return replace(
-        read,
-        kind=read.kind if kind is None else _kind(kind),
-        doom_loop=read.doom_loop if doom_loop is None else doom_loop,
-        source=read.source if source is None else _source(source),
-        action=read.action if action is None else _action(action),
-        tool=read.tool if tool is None else tool,
-        rule=read.rule if rule is None else rule,
-        iteration=iteration if read.iteration is None else read.iteration,
-        agent=agent if read.agent is None else read.agent,
-        time_ns=time_ns if read.time_ns is None else read.time_ns,
-    )
+    return _own_event(event) if _is_a(event, GuardEvent) else _foreign_event(event)
 
 
 def tally_guard_events(guard_events: Any) -> tuple[int, bool]:
@@ -267,6 +232,14 @@ def _own_event(event: GuardEvent) -> GuardEvent:
         doom_loop=is_doom_loop_event(event),
         source=_source(event.source),
         action=_action(event.action),
+        tool=_str(event, "tool"),
+        count=_int(event, "count"),
+        iteration=_int(event, "iteration"),
+        rule=_str(event, "rule"),
+        agent=_str(event, "agent"),
+        reason=_str(event, "reason"),
+        key=_str(event, "key"),
+        time_ns=as_time_ns(event.time_ns),
     )
 
 
@@ -299,7 +272,7 @@ def _foreign_event(event: Any) -> GuardEvent:
         reason=_str(event, "reason", "description", "message"),
         severity=severity if severity in _SEVERITIES else None,
         key=_str(event, "key"),
-        time_ns=_int(event, "time_ns") or _nanoseconds(_field(event, "timestamp")),
+        time_ns=as_time_ns(_field(event, "time_ns")) or _nanoseconds(_field(event, "timestamp")),
     )
 
 
@@ -354,35 +327,17 @@ def _first(event: Any, names: Iterable[str], accept: Callable[[Any], Any]) -> An
 
 
 def _str(event: Any, *names: str) -> str | None:
-    return _first(event, names, _as_str)
+    return _first(event, names, as_text)
 
 
 def _int(event: Any, *names: str) -> int | None:
-    return _first(event, names, _as_int)
-
-
-def _as_str(value: Any) -> str | None:
-    try:
-        value = value.value if isinstance(value, Enum) else value
-        # str.__str__: the text itself, also of a subclass that prints as something else.
-        return str.__str__(value) or None
-    except Exception:  # noqa: BLE001 - no string
-        return None
-
-
-def _as_int(value: Any) -> int | None:
-    try:
-        number = None if isinstance(value, bool) else index(value)
-    except Exception:  # noqa: BLE001 - no integer
-        return None
-    # OTLP has 64 bits.
-    return number if number is not None and -(2**63) <= number < 2**63 else None
+    return _first(event, names, as_int)
 
 
 def _nanoseconds(timestamp: Any) -> int | None:
     try:
         seconds = float(timestamp)
-        return _as_int(int(seconds * 1e9)) if seconds > _EARLIEST_S else None
+        return as_time_ns(int(seconds * 1e9)) if seconds > _EARLIEST_S else None
     except Exception:  # noqa: BLE001 - no finite number
         return None
 

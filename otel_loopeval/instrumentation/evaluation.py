@@ -7,6 +7,7 @@ from otel_loopeval import semconv
 from otel_loopeval.evaluation.agents import agent_name
 from otel_loopeval.evaluation.goal import GoalLoop
 from otel_loopeval.evaluation.loop import EvaluationLoop
+from otel_loopeval.health.wire import as_int, as_text
 from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
@@ -18,13 +19,14 @@ SCOPE = semconv.INSTRUMENTATION_SCOPE_PREFIX + "evaluation"
 def loop_settings(loop: Any) -> dict[str, Any]:
     """The settings of a run that an evaluation loop object tells, whatever it really holds."""
     threshold = getattr(loop, "threshold", None)
-    limit = getattr(loop, "max_iterations", None)
+    try:
+        number = float(threshold) if isinstance(threshold, (int, float)) else math.nan
+    except OverflowError:
+        number = math.nan
     mode = getattr(loop, "mode", None)
     return {
-        "threshold": float(threshold)
-        if isinstance(threshold, (int, float)) and math.isfinite(threshold)
-        else None,
-        "max_iterations": limit if isinstance(limit, int) and not isinstance(limit, bool) else None,
+        "threshold": number if math.isfinite(number) else None,
+        "max_iterations": as_int(getattr(loop, "max_iterations", None)),
         "mode": mode if mode in (semconv.MODE_OPTIMIZE, semconv.MODE_REVIEW) else semconv.MODE_OPTIMIZE,
     }
 
@@ -42,7 +44,7 @@ def _begin_goal(loop: Any) -> Run:
         framework=semconv.FRAMEWORK_OWN,
         mode=semconv.MODE_GOAL,
         threshold=1.0,
-        max_iterations=loop.max_turns,
+        max_iterations=as_int(loop.max_turns),
     )
 
 
@@ -54,7 +56,7 @@ def _read_gate(it: Iteration, verdict: Any) -> None:
 
 def _read_goal_result(run: Run, result: Any) -> str | None:
     run.success = bool(result.success)
-    run.state.completion_reason = result.completion_reason
+    run.state.completion_reason = as_text(result.completion_reason)
     metadata: dict[str, Any] = result.metadata or {}
     if metadata.get("stopped") is True:
         return semconv.OUTCOME_STOPPED

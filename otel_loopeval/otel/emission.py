@@ -8,6 +8,7 @@ from opentelemetry.trace import Span, Status, StatusCode
 
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
+from otel_loopeval.health.wire import as_text, encodable
 from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.options import EVENTS_LOG, EVENTS_SPAN, capture_content
 
@@ -51,7 +52,7 @@ def end_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:
         semconv.RUN_ITERATIONS: run.iteration_count,
     }
     if run.completion_reason is not None:
-        attributes[semconv.RUN_COMPLETION_REASON] = run.completion_reason
+        attributes[semconv.RUN_COMPLETION_REASON] = encodable(run.completion_reason)
     if verdict.final_score is not None:
         attributes[semconv.RUN_FINAL_SCORE] = verdict.final_score
     if verdict.best_score is not None:
@@ -112,15 +113,15 @@ def iteration_attributes(
     return attributes
 
 
-def evaluation_event(score: float, explanation: str | None, *, threshold_met: bool) -> Attributes:
+def evaluation_event(score: float, explanation: Any, *, threshold_met: bool) -> Attributes:
     """A ``gen_ai.evaluation.result``."""
     attributes: Attributes = {
         semconv.GEN_AI_EVALUATION_NAME: semconv.EVALUATION_NAME,
         semconv.GEN_AI_EVALUATION_SCORE_VALUE: score,
         semconv.GEN_AI_EVALUATION_SCORE_LABEL: semconv.LABEL_PASS if threshold_met else semconv.LABEL_FAIL,
     }
-    if explanation and capture_content():
-        attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = explanation
+    if explanation is not None and capture_content() and (text := as_text(explanation)):
+        attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = text
     return attributes
 
 
@@ -179,6 +180,11 @@ def mark_failed(span: Span, error: BaseException, *, record: bool) -> None:
     if not capture_content():
         span.set_status(Status(StatusCode.ERROR))
         return
-    span.set_status(Status(StatusCode.ERROR, str(error)))
+    try:
+        message = encodable(str(error))
+    except Exception:  # noqa: BLE001 - an exception of somebody else's, whose message cannot be told
+        span.set_status(Status(StatusCode.ERROR))
+        return
+    span.set_status(Status(StatusCode.ERROR, message))
     if record:
         span.record_exception(error)

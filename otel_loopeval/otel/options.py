@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import Any
 
 from otel_loopeval import semconv
+from otel_loopeval.evaluation.checks import shown
+from otel_loopeval.health.wire import MAX_INT
 from otel_loopeval.runs.tracker import DEFAULT_MAX_RUNS
 from otel_loopeval.runs.verdict import Policy
 
@@ -102,26 +104,32 @@ def checked_number(name: str, value: Any) -> float:
 
     Raises:
         TypeError: It is no number.
-        ValueError: It is not finite.
+        ValueError: It is not finite, or beyond the floats.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a finite number, got {value!r}")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be a finite number, got {value!r}")
-    return float(value)
+        raise TypeError(f"{name} must be a finite number, got {shown(value)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {shown(value)}")
+    return number
 
 
 def checked_count(name: str, value: Any) -> int:
-    """A whole number of at least 0.
+    """A whole number of at least 0 that OTLP can carry.
 
     Raises:
         TypeError: It is no whole number.
-        ValueError: It is negative.
+        ValueError: It is negative, or has more than 64 bits.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number of at least 0, got {value!r}")
+        raise TypeError(f"{name} must be a whole number of at least 0, got {shown(value)}")
     if value < 0:
-        raise ValueError(f"{name} must be a whole number of at least 0, got {value!r}")
+        raise ValueError(f"{name} must be a whole number of at least 0, got {shown(value)}")
+    if value > MAX_INT:
+        raise ValueError(f"{name} must be a whole number below 2**63, got {shown(value)}")
     return value
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
+from otel_loopeval.health.wire import encodable
 
 MAX_ITERATIONS_KEPT = 10_000
 """Iterations of one run whose scores are kept; later ones are counted and the last score is kept."""
@@ -110,15 +111,16 @@ class LoopRun:
         max_wasted_iterations: int | None = None,
         token_budget: int | None = None,
     ) -> None:
-        self.id = run_id or f"{getrandbits(64):016x}"  # as span ids are made; a system call would cost more
-        self.agent = agent
+        # As span ids are made: a system call would cost more.
+        self.id = encodable(run_id) if run_id else f"{getrandbits(64):016x}"
+        self.agent = encodable(agent)
         self.mode = mode
-        self.framework = framework
+        self.framework = encodable(framework)
         self.threshold = threshold
         self.max_iterations = max_iterations
         self.max_wasted_iterations = max_wasted_iterations
         self.token_budget = token_budget
-        self.conversation_id = conversation_id
+        self.conversation_id = None if conversation_id is None else encodable(conversation_id)
         self.parent = parent
         self.started_ns = self.active_ns = started_ns
         self.iterations: list[IterationState] = []
