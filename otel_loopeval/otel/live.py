@@ -190,9 +190,9 @@ class Run(Node):
             )
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("run.begin", error)
-        if self.span is None:
-            self.span = INVALID_SPAN
         try:
+            if self.context is None:
+                self.enter_without_span(get_current())
             self.pipeline.tracker.start(state)
             self.pipeline.instruments.started(state, self.context or EMPTY_CONTEXT)
             open_spans.drop_closed()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from opentelemetry.context import Context, attach, get_current
-from opentelemetry.trace import Span
+from opentelemetry.trace import INVALID_SPAN, Span
 
 from otel_loopeval import semconv
 from otel_loopeval.evaluation.stop import is_stop
@@ -38,9 +38,15 @@ class Node:
         span = tracer.start_span(name, start_context, attributes=attributes, start_time=start_ns)
         self.span = span
         self.context = _sdk.context_with_span(start_context, span)
+        attach(self.context)
         if span.is_recording():
             span_id = self.span_id = _sdk.span_id_of(span)
             open_spans[span_id] = self  # type: ignore[assignment]  # each subclass has the rest
+
+    def enter_without_span(self, parent: Context) -> None:
+        """Make this node current where its span could not start: what goes on inside it is still its own."""
+        self.span = self.span or INVALID_SPAN
+        self.context = _sdk.context_with(parent, _sdk.RUN_KEY, self)
         attach(self.context)
 
 

@@ -4,7 +4,6 @@ import threading
 from dataclasses import replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.context import Context
@@ -187,7 +186,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._pipelines: WeakKeyDictionary[TracerProvider, Pipeline] = WeakKeyDictionary()
+        self._pipelines: dict[int, Pipeline] = {}  # by id of the provider, which the pipeline keeps alive
         self._options: Options | None = None
         self._providers: tuple[Any, Any, Any] = (None, None, None)
         self._latest: tuple[TracerProvider, Pipeline] | None = None
@@ -234,7 +233,7 @@ class Registry:
             for pipeline in self._pipelines.values():
                 pipeline.active = False
                 pipeline.forget()
-            self._pipelines = WeakKeyDictionary()
+            self._pipelines = {}
             self._options = self._latest = self._inert = None
             self._providers = (None, None, None)
 
@@ -257,7 +256,7 @@ class Registry:
     def of(self, provider: TracerProvider) -> Pipeline:
         """The pipeline of a provider; made, and its processor added to it, if it has none."""
         with self._lock:
-            pipeline = self._pipelines.get(provider)
+            pipeline = self._pipelines.get(id(provider))
             if pipeline is not None:
                 return pipeline
             from otel_loopeval.otel.processor import LoopHealthProcessor  # noqa: PLC0415 - it needs Pipeline
@@ -270,9 +269,12 @@ class Registry:
                 pipeline = found[0].adopt(provider, options, *self._providers[1:])
             else:
                 pipeline = Pipeline(options, provider, *self._providers[1:])
-                if pipeline.records:
+            self._pipelines[id(provider)] = pipeline
+            if pipeline.records and not found:
+                try:
                     provider.add_span_processor(LoopHealthProcessor.of(pipeline))  # type: ignore[attr-defined]
-            self._pipelines[provider] = pipeline
+                except Exception as error:  # noqa: BLE001 - the guard: runs of ours need no processor
+                    errors.swallow("pipeline.add_span_processor", error)
             return pipeline
 
 
