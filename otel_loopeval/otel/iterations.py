@@ -140,7 +140,8 @@ class Iteration(Node):
             run.check_stop()
         try:
             now_ns = time_ns()
-            state = self.iteration_state = run.state.begin_iteration(now_ns, self._number)
+            with run.pipeline.tracker.lock:  # parallel iterations get numbers of their own
+                state = self.iteration_state = run.state.begin_iteration(now_ns, self._number)
             run.recorded_error = 0  # the loop went on after it: the next error may be at the same address
             run.open_iterations.append(self)
             current = self._previous = get_current()

@@ -125,19 +125,23 @@ class LoopHealthProcessor(_sdk.Hooks):
             self._pipeline.instruments.late_span(run)
             return
         if isinstance(node, reconstruct.SpanNode):
-            ending = reconstruct.end_inside(node, neutral_span(span))
+            with self._pipeline.tracker.lock:
+                ending = reconstruct.end_inside(node, neutral_span(span))
             for event, fired in ending.guard_events:
                 doom.announce(self._pipeline, run, event, _context_of(span), fired=fired)
             tokens = ending.tokens
         else:
-            # All that such a span can tell of a run which its owner feeds is its tokens.
+            # All that such a span can tell of a run which its owner feeds is its tokens. Its parent matters
+            # where that may tell the same tokens again; the owner's own spans never do.
             context, parent = span.context, span.parent
-            tokens = run.account_span(
-                0 if context is None else context.span_id,
-                None if parent is None else parent.span_id,
-                read_usage(_sdk.attributes_of(span)),
-                node.iteration_state,
-            )
+            usage = read_usage(_sdk.attributes_of(span))
+            with self._pipeline.tracker.lock:
+                tokens = run.account_span(
+                    0 if context is None else context.span_id,
+                    None if parent is None or parent.span_id == node.span_id else parent.span_id,
+                    usage,
+                    node.iteration_state,
+                )
         if tokens is not None:
             self._pipeline.instruments.tokens(run, tokens, _context_of(span))
 

@@ -28,6 +28,11 @@ class Node(Protocol):
         """The iteration, or None for the run itself."""
         ...
 
+    @property
+    def span_id(self) -> int | None:
+        """Id of the span that opened it; None where that is not recorded."""
+        ...
+
 
 @dataclass(slots=True)
 class SpanNode:

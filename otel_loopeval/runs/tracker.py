@@ -1,7 +1,8 @@
 """The table of open runs: bounded, and the one place where runs begin and end.
 
 The tracker never reads a clock. Every method that changes the table takes its lock, which protects the
-table and the begin/end of each run; nothing of the user's is called while it is held.
+table and the begin/end of each run; nothing of the user's is called while it is held. It is reentrant, since
+the collector may close an abandoned generator, and so end its run, on a thread that holds it.
 """
 
 import threading
@@ -46,7 +47,7 @@ class Tracker:
         self._next_sweep_ns = 0
         self._on_evict = on_evict
         self._open: dict[LoopRun, int] = {}  # run -> its active_ns when last looked at by an eviction
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def start(self, run: LoopRun) -> None:
         """Begin to follow a run; evicts the idle ones, and another if there are too many."""
@@ -106,9 +107,9 @@ class Tracker:
         if limit is None:
             return 0
         with self.lock:
-            idle = [run for run in self._open if now_ns - run.active_ns > limit]
+            idle = [run for run in list(self._open) if now_ns - run.active_ns > limit]
             for run in idle:
-                del self._open[run]
+                self._open.pop(run, None)
         for run in idle:
             self._evicted(run, EVICTED_IDLE)
         return len(idle)
@@ -120,7 +121,7 @@ class Tracker:
             The runs that were open; they are closed, since the parent goes on with them.
         """
         runs = list(self._open)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self._open = {}
         for run in runs:
             run.closed = True
@@ -134,7 +135,9 @@ class Tracker:
         """
         table = self._open
         for run in list(islice(table, _SECOND_CHANCES)):
-            seen = table.pop(run)
+            seen = table.pop(run, None)  # None: it has ended meanwhile, on this thread
+            if seen is None:
+                continue
             if run.active_ns == seen:
                 return run
             table[run] = run.active_ns

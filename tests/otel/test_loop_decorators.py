@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from otel_loopeval import StopLoop, current_run, iteration, loop
+from otel_loopeval.otel.pipeline import registry
 from otel_loopeval.testing import Capture
 
 
@@ -522,3 +523,23 @@ def test_stoploop_ends_an_async_generator(capture: Capture) -> None:
 
     assert asyncio.run(main()) == [1]
     assert outcomes(capture) == ["stopped"]
+
+
+def test_a_generator_that_is_collected_while_its_table_is_locked(capture: Capture) -> None:
+    """The collector runs anywhere, on a thread that holds the lock too."""
+
+    @loop
+    def abandoned() -> Iterator[int]:
+        yield 1
+
+    def collect() -> None:
+        generator = abandoned()
+        next(generator)
+        with registry.current().tracker.lock:
+            generator.close()
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert outcomes(capture) == ["cancelled"]

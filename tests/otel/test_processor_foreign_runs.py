@@ -333,6 +333,21 @@ def test_a_run_whose_context_was_lost_is_a_run_of_its_own(watched: Capture) -> N
     assert watched.value("loopeval.runs", {"loopeval.run.nested": False}) == 2
 
 
+def test_wrapped_calls_count_once_in_a_run_of_many_iterations(watched: Capture) -> None:
+    tracer = watched.tracer_provider.get_tracer("app")
+    usage = {"gen_ai.usage.input_tokens": 1}
+    watched.instrument()
+    with loop("writer"):
+        for _ in range(1_100):
+            with (
+                iteration(),
+                tracer.start_as_current_span("agent", attributes=usage),
+                tracer.start_as_current_span("chat", attributes=usage),
+            ):
+                pass
+    assert watched.span("evaluation_loop")["attributes"]["loopeval.run.tokens.input"] == 1_100
+
+
 def test_more_foreign_runs_open_than_the_table_holds(hooks: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_spans, "room", 50)
     with Capture() as capture:

@@ -175,10 +175,20 @@ def test_forget_starts_afresh() -> None:
 
 def test_evictions_are_told_outside_of_the_lock() -> None:
     seen: list[bool] = []
-    table = Tracker(max_runs=1, on_evict=lambda run, reason: seen.append(table.lock.locked()))
+
+    def take() -> None:
+        seen.append(table.lock.acquire(blocking=False))
+        table.lock.release()
+
+    def told(_run: LoopRun, _reason: str) -> None:
+        other = threading.Thread(target=take)  # another one, since the lock is reentrant
+        other.start()
+        other.join()
+
+    table = Tracker(max_runs=1, on_evict=told)
     started(table, "a")
     started(table, "b")
-    assert seen == [False]
+    assert seen == [True]
 
 
 def test_many_threads() -> None:
