@@ -13,23 +13,30 @@ class Patches:
 
     def __init__(self) -> None:
         self.active = True
-        self._patched: list[tuple[type, str, Any, Any]] = []
+        self._replaced: list[tuple[type, str, Any, Any]] = []
 
     def wrap(self, cls: type, name: str, wrapper: Callable[[Any], Any]) -> None:
-        """Replace a method by ``wrapper(method)``.
+        """Replace a method, inherited or not, by ``wrapper(method)``.
 
         Raises:
             AttributeError: The class has no such method.
         """
-        original = cls.__dict__.get(name) or getattr(cls, name)
-        ours = wrapper(original)
+        self.replace(cls, name, wrapper(getattr(cls, name)))
+
+    def replace(self, cls: type, name: str, ours: Any) -> None:
+        """Put an attribute of ours on a class."""
+        original = cls.__dict__.get(name)
         setattr(cls, name, ours)
-        self._patched.append((cls, name, cls.__dict__.get(name) and original, ours))
+        self._replaced.append((cls, name, original, ours))
 
     def restore(self) -> None:
         """Put the original methods back, where nobody has patched over ours."""
         self.active = False
-        for cls, name, original, ours in reversed(self._patched):
-            if cls.__dict__.get(name) is ours:
+        for cls, name, original, ours in reversed(self._replaced):
+            if cls.__dict__.get(name) is not ours:
+                continue
+            if original is None:  # it was inherited
+                delattr(cls, name)
+            else:
                 setattr(cls, name, original)
-        self._patched.clear()
+        self._replaced.clear()

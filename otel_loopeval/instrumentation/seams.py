@@ -17,6 +17,7 @@ from typing import Any
 from opentelemetry.context import get_current
 
 from otel_loopeval import semconv
+from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.errors import swallow
 from otel_loopeval.otel.iterations import Iteration
@@ -82,28 +83,17 @@ class LoopSeams:
     def __init__(self, base: type, shape: LoopShape) -> None:
         self._base = base
         self._shape = shape
-        self._patched: list[tuple[type, str, Any, Any]] = []
-        self.active = False
+        self._patches = Patches()
 
     def patch(self) -> None:
         """Patch the class, its subclasses, and those to come."""
-        if self.active:
-            return
-        self.active = True
         for cls in _family(self._base):
             self._patch_class(cls)
         self._patch_init_subclass()
 
     def restore(self) -> None:
         """Put the original methods back, where nobody has patched over ours."""
-        self.active = False
-        for cls, name, original, ours in reversed(self._patched):
-            if cls.__dict__.get(name) is ours:
-                if original is None:
-                    delattr(cls, name)
-                else:
-                    setattr(cls, name, original)
-        self._patched.clear()
+        self._patches.restore()
 
     def _patch_class(self, cls: type) -> None:
         shape = self._shape
@@ -118,8 +108,7 @@ class LoopSeams:
                     # A subclass may override an async method by a plain one that returns an awaitable.
                     is_async = inspect.iscoroutinefunction(original) or name.endswith("_async")
                     ours = functools.wraps(original)(wrap(original, is_async=is_async))
-                    setattr(cls, name, ours)
-                    self._patched.append((cls, name, original, ours))
+                    self._patches.replace(cls, name, ours)
 
     def _patch_init_subclass(self) -> None:
         base, seams = self._base, self
@@ -131,15 +120,13 @@ class LoopSeams:
             else:
                 original.__get__(None, cls)(**kwargs)
             try:
-                if seams.active:
+                if seams._patches.active:
                     seams._patch_class(cls)
             except Exception as error:  # noqa: BLE001 - the guard
                 swallow("seams.init_subclass", error)
 
         wrapped: Callable[..., None] = init_subclass
-        ours = classmethod(wrapped)
-        setattr(base, "__init_subclass__", ours)  # noqa: B010 - pyright knows no such attribute
-        self._patched.append((base, "__init_subclass__", original, ours))
+        self._patches.replace(base, "__init_subclass__", classmethod(wrapped))
 
     # Runs ----------------------------------------------------------------------------------------------
 
@@ -189,7 +176,7 @@ class LoopSeams:
         is open. Inside an iteration the same object is running a loop within its own loop.
         """
         try:
-            if not self.active:
+            if not self._patches.active:
                 return None, False
             node: Any = get_current().get(_sdk.RUN_KEY)
             if isinstance(node, Run) and node.subject is subject:
@@ -259,7 +246,7 @@ class LoopSeams:
     ) -> Iteration | None:
         """Begin the iteration that a call asks the agent for, unless an overriding method has begun it."""
         try:
-            if not self.active:
+            if not self._patches.active:
                 return None
             node: Any = get_current().get(_sdk.RUN_KEY)
             if node is None or node.run.subject is not subject:
@@ -310,7 +297,7 @@ class LoopSeams:
         """The iteration that a verdict is for, unless an overriding method has it in hand."""
         try:
             node: Any = get_current().get(_sdk.RUN_KEY)
-            if not self.active or node is None or node.run.subject is not subject:
+            if not self._patches.active or node is None or node.run.subject is not subject:
                 return None
             it: Iteration | None = node.run.iteration
             if it is None or it.scoring:

@@ -10,6 +10,7 @@ import pytest
 from instrumented_loops import Agent, Family, both_ways, series
 
 from otel_loopeval import current_run, uninstrument
+from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.testing import Capture
 
 METHODS = (
@@ -63,6 +64,22 @@ def test_uninstrument_restores_the_originals(plain_capture: Capture, family: Fam
     uninstrument()
     assert (methods_of(family.loop), methods_of(Before)) == before
     assert vars(During)["run"] is patched.__wrapped__
+
+
+def test_a_method_that_was_inherited_is_inherited_again() -> None:
+    class Base:
+        def act(self) -> str:
+            return "acted"
+
+    class Heir(Base):
+        pass
+
+    patches = Patches()
+    patches.wrap(Heir, "act", lambda method: lambda self: f"patched, {method(self)}")
+    assert (Heir().act(), Base().act()) == ("patched, acted", "acted")
+    patches.restore()
+    assert "act" not in vars(Heir)
+    assert Heir().act() == "acted"
 
 
 def test_instrument_twice_patches_once(plain_capture: Capture, family: Family) -> None:
