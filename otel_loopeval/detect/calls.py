@@ -14,6 +14,7 @@ from otel_loopeval.detect.sighting import Sighting, pack_first
 from otel_loopeval.detect.steps import ToolCall
 
 _GAP: Final = 8
+_LONG: Final = 100
 
 Found = Sequence[tuple[int, str, Finding]]
 """Rank and name of the evidence, and what it found."""
@@ -70,6 +71,7 @@ class CallJudge:
             turn = canonical(turn)[0]
         joins = turn is not None and turn == lane.turn
         lane.turn = turn
+        lane.called = True
         call = self._recogniser.recognise(step, lane, joins=joins)
         patient = False
         clock = self._clock
@@ -97,6 +99,15 @@ class CallJudge:
             unit.normalised = call.normalised
             unit.error = call.error
             unit.tool = call.tool
+        # Under other arguments, the same long text says that asking on leads nowhere.
+        unit.echoes = (
+            call.raw == lane.got
+            and not joins
+            and len(call.text) >= _LONG
+            and unit.tool == unit.previous_tool
+            and call.own_key != lane.own_key
+            and looks_by_name(call.tool[:200]) is True
+        )
         lane.got = call.raw
         lane.own_key = call.own_key
         known = call.sighting
@@ -104,13 +115,13 @@ class CallJudge:
             self._first_sight(call, lane, index)
             unit.sightings = 1
             # A new call that worked ends every streak; that it worked is asked only where its tool may fail.
-            asks = not call.blind and (call.error or (unit.tool == unit.previous_tool and call.failed))
+            asks = unit.echoes or call.error or (unit.tool == unit.previous_tool and call.failed)
         else:
             self._again(call, known, lane, index, stale=stale)
             asks = stale or call.failed
         if not stale:
             lane.news()
-        found = self._ask(call, lane) if asks and not patient else ()
+        found = self._ask(call, lane) if asks and not (patient or call.blind) else ()
         call.release()
         if known is None and not found:
             return None

@@ -113,6 +113,8 @@ class Unit:
         normalised: Whether the identity rests on normalised arguments or results.
         slack: Factor by which limits are raised, since results are not known or an outage cannot be timed.
         stale: Whether all of it was seen before.
+        echoes: Whether its tool only looks and brought the very same long result as in the unit before, under
+            other arguments.
         sightings: How often its newest call was seen with this result while nothing changed.
         sighted: Identity of that call.
         sighted_first: Index of the first step of those sightings.
@@ -122,6 +124,7 @@ class Unit:
 
     __slots__ = (
         "_failed",
+        "echoes",
         "error",
         "first",
         "id",
@@ -149,7 +152,7 @@ class Unit:
         self.previous_tool: str | None = None
         self.normalised = False
         self.slack = 1.0
-        self.stale = False
+        self.stale = self.echoes = False
         self.sightings = 0
         self.sighted = 0
         self.sighted_first = 0

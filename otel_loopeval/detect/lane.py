@@ -94,11 +94,13 @@ class Lane:
         pause: Idle time between the newest unit and the one before, in nanoseconds.
         growth: Pauses in a row that grew.
         used: Index of its newest step.
+        called: Whether a tool was called since the newest message.
     """
 
     __slots__ = (
         "agent",
         "alarms",
+        "called",
         "got",
         "growth",
         "idle",
@@ -131,6 +133,7 @@ class Lane:
         self.pause = 0
         self.growth = 0
         self.used = 0
+        self.called = False
 
     def open(self, member: int, index: int) -> Unit:
         """Begin a unit with a call.

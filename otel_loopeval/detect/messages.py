@@ -1,11 +1,13 @@
 """Judging a message of the model: put it into its unit, ask the evidence."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from otel_loopeval.detect.evidence import Finding
 from otel_loopeval.detect.identity import canonical
 from otel_loopeval.detect.lane import Lane
+
+_BETWEEN_CALLS: Final = 4 / 3
 
 
 def judge_message(lane: Lane, text: str, turn: Any, index: int) -> Sequence[tuple[int, str, Finding]]:
@@ -30,6 +32,9 @@ def judge_message(lane: Lane, text: str, turn: Any, index: int) -> Sequence[tupl
         unit = track.unit
         unit.id, unit.last = identity or 1, index
     lane.output_turn = turn
+    # The same words before the same call are no more than the call says: only alone they count by themselves.
+    unit.slack = _BETWEEN_CALLS if lane.called else 1.0
+    lane.called = False
     unit.text = text
     found = track.judge()
     unit.text = ""

@@ -75,6 +75,8 @@ def is_patient(call: Recognised, lane: Lane, pause: int, duration: int, poll_gap
     lane.growth = lane.growth + 1 if 0 < lane.pause * factor <= pause else 0
     if pause >= poll_gap or (outage and pause >= _OUTAGE):
         return True
+    if pause >= poll_gap // 2 and looks_pending(call.text):
+        return True
     if lane.growth >= _GROWN_TWICE and (outage or pause >= WAIT):
         return True
     return duration >= _BLOCKING and looks_pending(call.text)

@@ -27,4 +27,6 @@ class RepeatedOutput:
             return self.fresh, None
         count, first = state if state[0] else (1, unit.ring_first[-1])
         count += 1
-        return (count, first), self._ladder.finding(semconv.KIND_REPEATED_OUTPUT, unit.id, count, first)
+        return (count, first), self._ladder.finding(
+            semconv.KIND_REPEATED_OUTPUT, unit.id, count, first, unit.slack
+        )

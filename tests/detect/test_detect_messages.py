@@ -35,6 +35,12 @@ def test_the_same_message_before_new_work_is_no_loop():
     assert fired(steps) == []
 
 
+def test_the_same_words_before_the_same_call_count_no_more_than_the_call():
+    steps = [ModelOutput("Let me check."), ToolCall("check", {}, "not yet")] * 4
+    assert fired(steps) == [(7, "repeated_output")]
+    assert fired(steps[:6]) == []
+
+
 def test_messages_between_do_not_break_a_row_of_calls():
     steps: list[ToolCall | ModelOutput] = []
     for n in range(4):

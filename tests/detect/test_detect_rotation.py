@@ -92,6 +92,24 @@ def test_what_a_shell_command_does_decides_whether_a_test_is_verification(comman
     assert bool(fired(steps)) is not changes
 
 
+HITS = "\n".join(f"src/module_{n}.py:{n}: def parse_config(path)" for n in range(4))
+
+
+def test_the_same_long_answer_to_whatever_is_asked_is_no_progress():
+    steps = [ToolCall("search", {"q": f"parse config {word}"}, HITS) for word in "abcdefgh"]
+    found = events(steps)
+    assert [(at, event.rule, event.severity) for at, event in found] == [
+        (4, "no_progress", "notice"),
+        (5, "no_progress", "warning"),
+        (6, "no_progress", "doom_loop"),
+    ]
+    assert found[2][1].first_step == 0
+
+
+def test_the_same_answer_to_changes_is_no_loop():
+    assert events([ToolCall("edit", {"text": word}, "It was edited. " * 9) for word in "abcdefgh"]) == []
+
+
 def test_a_call_that_comes_back_now_and_then_is_no_loop():
     steps: list[ToolCall] = []
     for n in range(60):

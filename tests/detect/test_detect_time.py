@@ -18,7 +18,12 @@ def test_a_fast_poll_is_a_loop():
 
 def test_how_slow_is_slow_is_an_option():
     assert fired(spaced([STATUS] * 30, gap=5), poll_gap_s=4) == []
-    assert fired(spaced([STATUS] * 30, gap=60), poll_gap_s=90) == [(4, "exact")]
+    assert fired(spaced([STATUS] * 30, gap=60), poll_gap_s=150) == [(4, "exact")]
+
+
+def test_what_is_under_way_is_worth_half_the_patience():
+    assert fired(spaced([STATUS] * 30, gap=15)) == []
+    assert fired(spaced([ToolCall("grep", {"p": "x"}, "a.py:3: x")] * 30, gap=15)) == [(4, "exact")]
 
 
 def test_thinking_is_not_waiting_where_the_models_calls_are_shown():
