@@ -193,22 +193,42 @@ INFERENCE_OPERATIONS: Final = frozenset({"chat", "generate_content", "text_compl
 
 METRIC_RUNS_STARTED: Final = Metric("loopeval.runs.started", "{run}", "Runs that began")
 METRIC_RUNS: Final = Metric("loopeval.runs", "{run}", "Runs that ended, by outcome and verdict")
-METRIC_DOOM_LOOP_FIRED: Final = Metric("loopeval.doom_loop.fired", "{event}", "Doom loops, added when they fire")
+METRIC_DOOM_LOOP_FIRED: Final = Metric(
+    "loopeval.doom_loop.fired", "{event}", "Doom loops, added when they fire"
+)
 METRIC_GUARD_INTERVENTIONS: Final = Metric("loopeval.guard.interventions", "{event}", "Guard events")
 METRIC_RUN_ITERATIONS: Final = Metric("loopeval.run.iterations", "{iteration}", "Iterations of a run")
 METRIC_RUN_DURATION: Final = Metric("loopeval.run.duration", "s", "Wall-clock duration of a run")
-METRIC_RUN_SCORE_RATIO: Final = Metric("loopeval.run.score_ratio", "1", "Best score of a run over its threshold")
+METRIC_RUN_SCORE_RATIO: Final = Metric(
+    "loopeval.run.score_ratio", "1", "Best score of a run over its threshold"
+)
 METRIC_ITERATIONS: Final = Metric("loopeval.iterations", "{iteration}", "Iterations that ran")
-METRIC_ITERATIONS_WASTED: Final = Metric("loopeval.iterations.wasted", "{iteration}", "Iterations that ran after the threshold was met")
+METRIC_ITERATIONS_WASTED: Final = Metric(
+    "loopeval.iterations.wasted", "{iteration}", "Iterations that ran after the threshold was met"
+)
 METRIC_TOKENS: Final = Metric("loopeval.tokens", "{token}", "Tokens, as each model call ends")
 METRIC_WASTED_TOKENS: Final = Metric("loopeval.wasted_tokens", "{token}", "Tokens of wasted iterations")
 METRIC_RUN_OPEN: Final = Metric("loopeval.run.open", "{run}", "Runs in progress")
-METRIC_RUN_IDLE_MAX: Final = Metric("loopeval.run.idle_max", "s", "Longest time since anything happened in a run in progress")
-METRIC_ITERATION_DURATION: Final = Metric("loopeval.iteration.duration", "s", "Wall-clock duration of an iteration (with `iteration_metrics`)")
-METRIC_ITERATION_SCORE_RATIO: Final = Metric("loopeval.iteration.score_ratio", "1", "Score of an iteration over the threshold (with `iteration_metrics`)")
-METRIC_TRACKER_EVICTED_RUNS: Final = Metric("loopeval.tracker.evicted_runs", "{run}", "Runs that the tracker gave up following, by reason")
-METRIC_TRACKER_LATE_SPANS: Final = Metric("loopeval.tracker.late_spans", "{span}", "Spans of a run that ended after its root")
-METRIC_TRACKER_ERRORS: Final = Metric("loopeval.tracker.errors", "{error}", "Errors of ours that were kept from the program, by place")
+METRIC_RUN_IDLE_MAX: Final = Metric(
+    "loopeval.run.idle_max", "s", "Longest time since anything happened in a run in progress"
+)
+METRIC_ITERATION_DURATION: Final = Metric(
+    "loopeval.iteration.duration", "s", "Wall-clock duration of an iteration (with `iteration_metrics`)"
+)
+METRIC_ITERATION_SCORE_RATIO: Final = Metric(
+    "loopeval.iteration.score_ratio",
+    "1",
+    "Score of an iteration over the threshold (with `iteration_metrics`)",
+)
+METRIC_TRACKER_EVICTED_RUNS: Final = Metric(
+    "loopeval.tracker.evicted_runs", "{run}", "Runs that the tracker gave up following, by reason"
+)
+METRIC_TRACKER_LATE_SPANS: Final = Metric(
+    "loopeval.tracker.late_spans", "{span}", "Spans of a run that ended after its root"
+)
+METRIC_TRACKER_ERRORS: Final = Metric(
+    "loopeval.tracker.errors", "{error}", "Errors of ours that were kept from the program, by place"
+)
 
 RUN_NESTED: Final = "loopeval.run.nested"
 """Whether the run is inside another run (metrics)."""

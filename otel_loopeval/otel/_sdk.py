@@ -267,7 +267,7 @@ def _probe_clean_span() -> type | None:
     try:
         provider = TracerProvider(shutdown_on_exit=False)
         span: Any = provider.get_tracer("otel_loopeval").start_span("probe", Context(), attributes={"a": 1})
-        kind: type[Any] = type(span)
+        kind: type[Any] = span.__class__
         own, limits = span._attributes, span._limits
         with span._lock:
             known = (
