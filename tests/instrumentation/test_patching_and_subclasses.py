@@ -391,6 +391,22 @@ def test_best_of_three_answers_in_one_iteration(capture: Capture, family: Family
     assert scores_of(capture) == [[9.0]]
 
 
+@both_ways
+def test_a_verdict_that_an_override_throws_away_is_none(capture: Capture, family: Family, run: Any) -> None:
+    """What the loop gets is what counts, and it gets nothing."""
+
+    class Strict(family.loop):
+        def _score(self, output: str) -> Any:
+            raise ArithmeticError(super()._score(output))
+
+        async def _score_async(self, output: str) -> Any:
+            raise ArithmeticError(await super()._score_async(output))
+
+    with pytest.raises(ArithmeticError):
+        run(family.make(9.0, base=Strict))
+    assert scores_of(capture) == [[None]]
+
+
 # Orders of imports --------------------------------------------------------------------------------
 
 PROGRAM = """
