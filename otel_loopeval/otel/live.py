@@ -15,6 +15,7 @@ from opentelemetry.trace import INVALID_SPAN
 from otel_loopeval import semconv
 from otel_loopeval.evaluation.stop import StopLoop
 from otel_loopeval.health import LoopHealthResult, guard_event_of
+from otel_loopeval.health.wire import encodable
 from otel_loopeval.otel import _sdk, doom, emission
 from otel_loopeval.otel.console import print_verdict
 from otel_loopeval.otel.errors import guarded, swallow
@@ -132,7 +133,7 @@ class Run(Node):
             reason: Why, of low cardinality; it becomes ``loopeval.run.completion_reason``.
         """
         self.state.outcome = semconv.OUTCOME_PAUSED
-        self.state.completion_reason = None if reason is None else str(reason)
+        self.state.completion_reason = None if reason is None else encodable(str(reason))
 
     def stop(self, stop: StopLoop | None = None) -> None:
         """Make the loop end at its next seam, by raising ``StopLoop`` there."""

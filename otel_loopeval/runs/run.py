@@ -13,9 +13,11 @@ from otel_loopeval.health.guards import GuardEvent
 from otel_loopeval.health.wire import encodable
 
 MAX_ITERATIONS_KEPT = 10_000
-"""Iterations of one run whose scores are kept; later ones are counted and the last score is kept."""
+"""Iterations of one run whose scores are kept: the first and the last; those between are counted only."""
 MAX_GUARD_EVENTS_KEPT = 1_000
 """Guard events of one run that are kept; later ones are counted only."""
+_MAX_WRAPPERS_KEPT = 1_000
+"""Open spans of one run that are known to wrap a call whose tokens were counted."""
 
 
 class IterationState:
@@ -42,21 +44,31 @@ class IterationState:
 class LoopRun:
     """Everything that is known of one run so far.
 
-    Not thread-safe by itself but for what a single list append or attribute store gives; the methods
-    that read before they write take the tracker's lock (see :mod:`otel_loopeval.runs.tracker`).
+    Not thread-safe by itself but for what a single list append or attribute store gives: where several
+    threads may feed it, call its methods with the tracker's lock held (see
+    :mod:`otel_loopeval.runs.tracker`).
 
     Attributes:
+        id: Its identifier, unique across processes.
         agent: Name of the agent that the loop runs.
         mode: One of ``semconv.MODES``.
         framework: What runs the loop.
         threshold: The run's own threshold, or None.
         max_iterations: Iterations that the loop may run, or None.
+        max_wasted_iterations: Wasted iterations tolerated, or None for the policy's.
+        token_budget: Input plus output tokens that it may use, or None for the policy's.
+        conversation_id: Conversation that it belongs to, or None.
         parent: The run that this one is inside of, or None.
         started_ns: When it began, in nanoseconds since the epoch.
         active_ns: When something was last heard of it.
-        iterations: Its iterations, in order.
-        guard_events: Its guard events, in order.
+        iterations: Its iterations, in order; of very many, not the middle.
+        dropped_iterations: How many iterations are not kept.
+        guard_events: Its guard events, in order; of very many, the first.
         interventions: How many guard events there were, kept or not.
+        own_doom_loop: Whether a doom loop fired in it.
+        child_doom_loop: Whether a doom loop fired in a run inside it.
+        input_tokens: Input tokens of the model calls inside it and inside its child runs.
+        output_tokens: Output tokens, likewise.
         success: The loop's own verdict, or None where it has none.
         completion_reason: The framework's own word for why the loop ended.
         outcome: How it ended, once it has, or what its owner declared in advance.
@@ -245,7 +257,7 @@ class LoopRun:
             self.add_tokens(iteration, *usage)
             if accounted is None:
                 accounted = self._accounted = set()
-        if parent_id is not None and len(accounted) < MAX_GUARD_EVENTS_KEPT:
+        if parent_id is not None and len(accounted) < _MAX_WRAPPERS_KEPT:
             accounted.add(parent_id)
         return usage
 
