@@ -642,6 +642,30 @@ def processor_of_the_programs_own(stage: Stage) -> None:
     _play_with_a_late_pipeline(stage)
 
 
+class NoTracers:
+    """A provider that gives no tracer."""
+
+    def get_tracer(self, *args: Any, **kwargs: Any) -> trace.Tracer:
+        """Raise."""
+        raise UserError("no tracer")
+
+
+def _without_tracers(stage: Stage) -> None:
+    registry._providers = (NoTracers(), *registry._providers[1:])
+
+
+@scenario(prepare=_without_tracers)
+def provider_without_tracers(stage: Stage) -> None:
+    with loop("writer") as run, stage.span("step"):
+        for score in (3.0, 9.0):
+            with iteration() as it:
+                it.score = score
+            if it.score >= 8:
+                break
+        assert it.score == 9.0
+        assert isinstance(run.health.success, bool)
+
+
 @scenario()
 def unrelated_spans(stage: Stage) -> None:
     with loop("makes the pipeline"):

@@ -122,11 +122,12 @@ def _read_settings(run: LoopRun, attributes: Mapping[str, Any]) -> None:
 def _guard_event(event: SpanEvent) -> GuardEvent:
     attributes = event.attributes
     kind = attributes.get(semconv.GUARD_KIND)
+    source = attributes.get(semconv.GUARD_SOURCE)
     action = attributes.get(semconv.GUARD_ACTION)
     return GuardEvent(
         kind=kind if kind in semconv.GUARD_KINDS else semconv.KIND_OTHER,
         doom_loop=attributes.get(semconv.GUARD_DOOM_LOOP) is True,
-        source=_text(attributes, semconv.GUARD_SOURCE) or semconv.SOURCE_APPLICATION,
+        source=source if source in semconv.GUARD_SOURCES else semconv.SOURCE_APPLICATION,
         action=action if action in semconv.GUARD_ACTIONS else semconv.ACTION_OBSERVE,
         tool=_text(attributes, semconv.GUARD_TOOL),
         count=_count(attributes, semconv.GUARD_COUNT),
