@@ -536,7 +536,7 @@ def test_a_generator_that_is_collected_while_its_table_is_locked(capture: Captur
         generator = abandoned()
         next(generator)
         with registry.current().tracker.lock:
-            generator.close()
+            generator.close()  # type: ignore[attr-defined]
 
     thread = threading.Thread(target=collect, daemon=True)
     thread.start()
