@@ -8,6 +8,7 @@ function by the caller.
 """
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -30,7 +31,10 @@ def check_agent(agent: Any) -> None:
 
 def agent_name(agent: Any) -> str:
     """The agent's name: its ``name`` if that is a non-empty string, else ``__name__``, else its class's."""
-    name = getattr(agent, "name", None)
+    try:
+        name = getattr(agent, "name", None)
+    except Exception:  # noqa: BLE001 - a property of somebody else's, which the loop itself never reads
+        name = None
     if isinstance(name, str) and name:
         return name
     while isinstance(agent, functools.partial):
@@ -63,6 +67,9 @@ def output_text(result: Any) -> str:
 
     A string is itself; None is empty; an object with a string ``content``, ``output``, ``final_output``,
     ``raw`` or ``text`` gives the first of them, and a dict its ``"output"``; anything else is ``str(...)``.
+
+    Raises:
+        TypeError: If it is a generator: its text would be judged as ``<generator object ...>``.
     """
     if isinstance(result, str):
         return result
@@ -75,6 +82,8 @@ def output_text(result: Any) -> str:
         value = getattr(result, attribute, None)
         if isinstance(value, str):
             return value
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise TypeError(f"agent must return a whole answer, got {shown(result)}: join what it yields first")
     return str(result)
 
 

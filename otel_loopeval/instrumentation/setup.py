@@ -9,7 +9,7 @@ import wrapt
 from otel_loopeval.instrumentation import evaluation, praisonai
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.otel import errors, lifecycle
-from otel_loopeval.otel.options import OnDoomLoop, Options
+from otel_loopeval.otel.options import OnDoomLoop, Options, check_provider
 from otel_loopeval.otel.pipeline import registry
 
 if TYPE_CHECKING:
@@ -83,6 +83,9 @@ def instrument(
         TypeError: An option is of the wrong type.
         ValueError: An option is out of its range.
     """
+    check_provider("tracer_provider", tracer_provider, "get_tracer")
+    check_provider("meter_provider", meter_provider, "get_meter")
+    check_provider("logger_provider", logger_provider, "get_logger")
     options = Options.of(
         {
             "threshold": threshold,

@@ -138,6 +138,8 @@ class Iteration(Node):
             return
         if run.stopping is not None:
             run.check_stop()
+        if self.iteration_state is not None:  # the object is used again: nothing of the last time stays
+            self.__init__(run, self._number)
         try:
             now_ns = time_ns()
             with run.pipeline.tracker.lock:  # parallel iterations get numbers of their own

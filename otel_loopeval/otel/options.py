@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from otel_loopeval import semconv
+from otel_loopeval.evaluation.calls import is_async
 from otel_loopeval.evaluation.checks import shown
 from otel_loopeval.health.wire import MAX_INT
 from otel_loopeval.runs.tracker import DEFAULT_MAX_RUNS
@@ -169,8 +170,22 @@ def _checked_events(name: str, value: Any) -> str:
 
 def _checked_callback(name: str, value: Any) -> OnDoomLoop:
     if not callable(value):
-        raise TypeError(f"{name} must be callable as {name}(event, run), got {value!r}")
+        raise TypeError(f"{name} must be callable as {name}(event, run), got {shown(value)}")
+    if is_async(value):
+        # It is called from wherever a guard steps in, where nobody could await it.
+        raise TypeError(f"{name} must be a function that is not async, got {shown(value)}")
     return value
+
+
+def check_provider(name: str, value: Any, method: str) -> None:
+    """Raise if a provider is not one.
+
+    Raises:
+        TypeError: It is neither None nor has the method that makes a provider one.
+    """
+    if value is not None and not callable(getattr(value, method, None)):
+        kind = "".join(part.capitalize() for part in name.split("_"))
+        raise TypeError(f"{name} must be a {kind} or None, got {shown(value)}")
 
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {

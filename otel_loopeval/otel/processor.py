@@ -10,7 +10,7 @@ from opentelemetry.trace import NonRecordingSpan, StatusCode, set_span_in_contex
 from otel_loopeval import semconv
 from otel_loopeval.otel import _sdk, doom, emission
 from otel_loopeval.otel.console import print_verdict
-from otel_loopeval.otel.options import Options
+from otel_loopeval.otel.options import Options, check_provider
 from otel_loopeval.otel.pipeline import Pipeline, open_spans
 from otel_loopeval.runs import reconstruct
 from otel_loopeval.runs.spans import SpanData, SpanEvent
@@ -39,6 +39,8 @@ class LoopHealthProcessor(_sdk.Hooks):
         if unknown:
             raise TypeError(f"LoopHealthProcessor has no option {', '.join(sorted(unknown))}")
         providers = (options.pop("meter_provider", None), options.pop("logger_provider", None))
+        check_provider("meter_provider", providers[0], "get_meter")
+        check_provider("logger_provider", providers[1], "get_logger")
         pipeline = Pipeline(Options.of(options), trace.NoOpTracerProvider(), *providers)
         pipeline.own_providers = providers
         self.use(pipeline)

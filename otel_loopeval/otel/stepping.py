@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.context import attach, get_current
 
+from otel_loopeval.evaluation.calls import is_async
+from otel_loopeval.evaluation.checks import shown
 from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.node import leave
 
@@ -31,13 +33,18 @@ def decorate(function: F, begin: Callable[[], "Run | Iteration"], quiet: Quiet |
         begin: Begins a run or an iteration.
         quiet: Says which exceptions end a call quietly: a function returns None, a generator ends. None
             for no exception.
+
+    Raises:
+        TypeError: The function cannot be called.
     """
+    if not callable(function):  # pyright: ignore[reportUnnecessaryComparison] # users may have no type checker
+        raise TypeError(f"only something callable can be decorated, got {shown(function)}")
     try:
         if inspect.isasyncgenfunction(function):
             wrapper: Any = _async_generator(function, begin, quiet)
         elif inspect.isgeneratorfunction(function):
             wrapper = _generator(function, begin, quiet)
-        elif inspect.iscoroutinefunction(function):
+        elif is_async(function):
             wrapper = _coroutine(function, begin, quiet)
         else:
             wrapper = _function(function, begin, quiet)
