@@ -40,7 +40,8 @@ def default_evidence() -> tuple[AnyEvidence, ...]:
     - ``interleaved`` 4, 5, 6 sightings of a call and result between calls that change nothing;
     - ``error_family`` 3, 4, 5 failures of one kind in a row, under any arguments;
     - ``no_progress`` 6, 8, 12 units in a row without news, or 4, 5, 6 with one long result;
-    - ``repeated_output`` 2, 2, 3 times the same message in a row, ``output_cycle`` 2, 3, 3 rounds of messages;
+    - ``repeated_output`` 2, 2, 3 times the same message in a row (a third more between calls);
+    - ``output_cycle`` 2, 3, 3 rounds of messages;
     - ``chanting`` 6, 8, 10 repeats of a sentence in one message (20 of a word, 5 of a paragraph).
 
     Counts are raised by a quarter where results are not known, and doubled for an outage without times and
