@@ -187,7 +187,6 @@ TOKEN_OUTPUT: Final = "output"
 
 OPERATION_INVOKE_WORKFLOW: Final = "invoke_workflow"
 OPERATION_INVOKE_AGENT: Final = "invoke_agent"
-INFERENCE_OPERATIONS: Final = frozenset({"chat", "generate_content", "text_completion"})
 
 # --- Metrics ------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Collection
 from typing import Any
 
-from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
+from opentelemetry.instrumentation.instrumentor import BaseInstrumentor
 
 from otel_loopeval.instrumentation.setup import instrument, uninstrument
 

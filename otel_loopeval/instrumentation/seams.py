@@ -46,7 +46,7 @@ def read_loop_result(run: Run, result: Any) -> str | None:
         run.success = bool(success)
     run.fill_in_scores(list(getattr(result, "score_history", None) or ()))
     metadata = getattr(result, "metadata", None)
-    if isinstance(metadata, dict) and metadata.get("stopped") is True:  # type: ignore[reportUnknownMemberType]
+    if isinstance(metadata, dict) and metadata.get("stopped") is True:  # type: ignore[reportUnknownMemberType]  # any dict
         return semconv.OUTCOME_STOPPED
     return None
 

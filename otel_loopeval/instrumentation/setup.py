@@ -76,7 +76,9 @@ def instrument(
         iteration_metrics: Record two histograms per iteration too (default False).
         detectors: Let our own detectors look at what runs do (default True).
         on_doom_loop: Called as ``on_doom_loop(event, run)`` when a doom loop fires; may raise
-            ``StopLoop`` to end the run at its next seam.
+            ``StopLoop`` to end the run at its next seam. The run is the one of ``current_run()``; of a run
+            that somebody else traces it is the :class:`~otel_loopeval.runs.run.LoopRun`, which has no
+            seams and no ``health``.
         console: Print a line per run on stderr; by default only where there is no SDK provider.
 
     Raises:
@@ -132,8 +134,8 @@ def uninstrument() -> None:
 
 def _patch_loops(module: Any) -> None:
     seams = praisonai.loop_seams(module)
+    _state.seams.append(seams)  # first: what a patch that fails has put in place is taken back too
     seams.patch()
-    _state.seams.append(seams)
 
 
 _ON_IMPORT: dict[str, Callable[[Any], None]] = {

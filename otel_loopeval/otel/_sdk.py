@@ -201,7 +201,7 @@ def processors_of(provider: object) -> tuple[SpanProcessor, ...]:
     """The span processors of a provider, or none where they cannot be seen."""
     active = getattr(provider, "_active_span_processor", None)
     found = getattr(active, "_span_processors", ())
-    return found if isinstance(found, tuple) else ()  # type: ignore[return-value]
+    return found if isinstance(found, tuple) else ()  # type: ignore[return-value]  # of what, nobody says
 
 
 def context_with(context: Context, key: str, value: object) -> Context:

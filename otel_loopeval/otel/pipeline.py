@@ -272,7 +272,7 @@ class Registry:
             self._pipelines[id(provider)] = pipeline
             if pipeline.records and not found:
                 try:
-                    provider.add_span_processor(LoopHealthProcessor.of(pipeline))  # type: ignore[attr-defined]
+                    provider.add_span_processor(LoopHealthProcessor.of(pipeline))  # type: ignore[attr-defined]  # it records
                 except Exception as error:  # noqa: BLE001 - the guard: runs of ours need no processor
                     errors.swallow("pipeline.add_span_processor", error)
             return pipeline

@@ -142,7 +142,7 @@ class Capture:
         """Shut the providers down."""
         self.tracer_provider.shutdown()
         self.meter_provider.shutdown()
-        self.logger_provider.shutdown()  # type: ignore[no-untyped-call]
+        self.logger_provider.shutdown()
 
     def clear(self) -> None:
         """Forget the spans and log records so far. Metrics go on counting: they are cumulative."""
