@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import random
 import subprocess
 import sys
@@ -241,7 +242,7 @@ print(json.dumps(seen))
     outputs = [
         subprocess.run(
             [sys.executable, "-c", program],
-            env={"PYTHONHASHSEED": seed},
+            env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             check=True,
             text=True,
