@@ -21,6 +21,8 @@ def as_text(value: Any) -> str | None:
     Returns:
         The text, a lone surrogate in it as its escape sequence; None if it is empty or no string.
     """
+    if value is None:  # most fields of most guard events
+        return None
     try:
         value = value.value if isinstance(value, Enum) else value
         # str.__str__: the text itself, also of a subclass that prints as something else.
@@ -36,6 +38,8 @@ def encodable(text: str) -> str:
 
 def as_int(value: Any) -> int | None:
     """The value as an integer of 64 bits; None if it is none (booleans are none)."""
+    if value is None:
+        return None
     try:
         number = None if isinstance(value, bool) else index(value)
     except Exception:  # noqa: BLE001 - no integer
