@@ -82,10 +82,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(console: "Console", symbols: "Symbols", runs: "StoredRuns") -> None:
-    from otel_loopeval.cli.rendering import run_tree, verdict_table  # noqa: PLC0415
+    from otel_loopeval.cli.rendering import VerdictTable, run_tree  # noqa: PLC0415
 
     console.print()
-    console.print(verdict_table(runs.runs, symbols))
+    console.print(VerdictTable(runs.runs, symbols))
     console.print("\nTheir traces (a full bar is the threshold):", style="bold")
     for stored in runs.runs:
         console.print()

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
@@ -21,6 +23,8 @@ from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.verdict import Verdict
 
+_TABLE_WIDTH: Final = 72
+"""Columns that the table of verdicts needs."""
 _BAR_CELLS: Final = 10
 _CHART_SCORES: Final = 12
 _SHOWN_AT_EACH_END: Final = 6
@@ -36,8 +40,28 @@ _REASONS: Final = {
 }
 
 
-def verdict_table(runs: Iterable[StoredRun], symbols: Symbols) -> Table:
-    """The verdicts, one row a run."""
+class VerdictTable:
+    """The verdicts, one row a run; on a narrow terminal, where a table would break its words, a list."""
+
+    def __init__(self, runs: Iterable[StoredRun], symbols: Symbols) -> None:
+        self._runs = list(runs)
+        self._symbols = symbols
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= _TABLE_WIDTH:
+            yield _table(self._runs, self._symbols)
+            return
+        for stored in self._runs:
+            run, verdict = stored.run, stored.verdict
+            name = Text(printable(run.agent), style="bold")
+            yield name.append("  ").append(health_text(verdict.passed, self._symbols))
+            best = "" if verdict.best_score is None else f", best {_best(verdict)}"
+            yield Padding(Text(f"{_facts(run, verdict)}{best}"), (0, 0, 0, 2))
+            if verdict.decided:
+                yield Padding(Text(why(verdict)), (0, 0, 0, 2))
+
+
+def _table(runs: Iterable[StoredRun], symbols: Symbols) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("Loop", "Verdict", "Iterations", "Best", "Scores", "Why"):
         table.add_column(

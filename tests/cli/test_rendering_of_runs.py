@@ -7,7 +7,7 @@ import pytest
 
 from otel_loopeval import semconv
 from otel_loopeval.cli.console import ASCII, UNICODE, make_console, printable, symbols_of
-from otel_loopeval.cli.rendering import chart, duration, run_tree, verdict_table
+from otel_loopeval.cli.rendering import VerdictTable, chart, duration, run_tree
 from otel_loopeval.cli.stored_runs import StoredRuns
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.verdict import Policy
@@ -49,10 +49,10 @@ def scored(
     return span(span_id, "evaluation_loop.iteration", parent, start, end, attributes)
 
 
-def shown(*things: Any) -> str:
+def shown(*things: Any, width: int = 80) -> str:
     stream = io.StringIO()
     console = make_console(file=stream)
-    console.width = 80
+    console.width = width
     for thing in things:
         console.print(thing)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
@@ -63,8 +63,8 @@ def trees(*spans: SpanData, policy: Policy | None = None) -> str:
     return shown(*(run_tree(stored, runs, UNICODE) for stored in runs.runs))
 
 
-def table(*spans: SpanData, policy: Policy | None = None) -> str:
-    return shown(verdict_table(StoredRuns(spans, policy).runs, UNICODE))
+def table(*spans: SpanData, policy: Policy | None = None, width: int = 80) -> str:
+    return shown(VerdictTable(StoredRuns(spans, policy).runs, UNICODE), width=width)
 
 
 def test_a_run_with_a_nested_run_a_failed_call_and_an_iteration_without_a_score():
@@ -168,6 +168,22 @@ def test_the_table_gives_every_reason_in_words():
         "spender   ✘ unhealthy             2   2 of 2   █▅       1 wasted iteration, over",
         "                                                        the token budget",
         "waiter    ○ no verdict            0                     paused",
+    ]
+
+
+def test_a_narrow_terminal_gets_a_list_whose_words_stay_whole():
+    assert table(
+        span(10, "evaluation_loop spender", None, 0, 9, {"loopeval.run.threshold": 2.0}),
+        scored(11, 10, 1, 2.0, 0, 3),
+        scored(13, 10, 2, 1.0, 3, 9),
+        span(20, "goal_loop waiter", None, 10, 12, {"loopeval.run.outcome": "paused"}),
+        width=36,
+    ).splitlines() == [
+        "spender  ✘ unhealthy",
+        "  2 iterations, 9.0 ms, best 2 of 2",
+        "  1 wasted iteration",
+        "waiter  ○ no verdict",
+        "  0 iterations, paused, 2.0 ms",
     ]
 
 
