@@ -76,9 +76,9 @@ def health_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:
     attributes[semconv.HEALTH_TOTAL_DURATION_S] = health.total_duration_s
     attributes[semconv.HEALTH_THRESHOLD] = health.threshold
     deltas = health.score_delta_per_iteration
+    if len(deltas) > semconv.MAX_DELTAS or None in deltas:
+        deltas = [delta for delta in deltas[-semconv.MAX_DELTAS :] if delta is not None]
     if deltas:
-        if len(deltas) > semconv.MAX_DELTAS or None in deltas:
-            deltas = [delta for delta in deltas[-semconv.MAX_DELTAS :] if delta is not None]
         attributes[semconv.HEALTH_SCORE_DELTA_PER_ITERATION] = tuple(deltas)
     if verdict.reasons:
         attributes[semconv.HEALTH_REASONS] = verdict.reasons

@@ -91,6 +91,18 @@ def test_deltas_skip_what_has_no_score(capture: Capture) -> None:
     ]
 
 
+def test_without_a_single_delta_the_attribute_is_absent(capture: Capture) -> None:
+    with loop("writer", threshold=8.0):
+        for score in (None, 9.0):
+            with iteration() as it:
+                if score is not None:
+                    it.score = score
+
+    attributes = capture.span("evaluation_loop writer")["attributes"]
+    assert attributes["loopeval.health.iterations_to_success"] == 2
+    assert "loopeval.health.score_delta_per_iteration" not in attributes
+
+
 def test_the_last_128_deltas_are_kept(capture: Capture) -> None:
     with loop("writer", mode="review"):
         for number in range(200):
