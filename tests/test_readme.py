@@ -17,8 +17,9 @@ from otel_loopeval.otel.options import Options
 
 OUTPUTS = {
     "Loops of your own, 1": ["True Converged in 3 iteration(s)."],
-    "Loops of your own, 2": ["True 1.0 [0.3333333333333333, 0.6666666666666666, 1.0]"],
-    "Loops of your own, 3": ["9.0", "goal_met"],
+    "Loops of your own, 2": ["True"],
+    "Loops of your own, 3": ["True 1.0 [0.3333333333333333, 0.6666666666666666, 1.0]"],
+    "Loops of your own, 4": ["9.0", "goal_met"],
     "Guards and doom loops, 1": ["True True False"],
     "Guards and doom loops, 2": ["doom loop: repeated_action of search", "stopped after 4 iterations"],
 }
