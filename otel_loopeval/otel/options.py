@@ -86,7 +86,8 @@ class Options:
                 try:
                     values[field.name] = check(variable, _parse(field.name, variable, text))
                 except (TypeError, ValueError) as error:
-                    _logger.warning("otel-loopeval: %s; using the default, %r", error, field.default)
+                    default = semconv.DEFAULT_THRESHOLD if field.name == "threshold" else field.default
+                    _logger.warning("otel-loopeval: %s; using the default, %r", error, default)
         return cls(**values)
 
 

@@ -58,8 +58,8 @@ def test_each_variable(option: str, text: str, value: Any) -> None:
 
 
 BAD = [
-    ("threshold", "high", "LOOPEVAL_THRESHOLD must be a number, got 'high'", "None"),
-    ("threshold", "nan", "LOOPEVAL_THRESHOLD must be a finite number, got nan", "None"),
+    ("threshold", "high", "LOOPEVAL_THRESHOLD must be a number, got 'high'", "8.0"),
+    ("threshold", "nan", "LOOPEVAL_THRESHOLD must be a finite number, got nan", "8.0"),
     (
         "max_wasted_iterations",
         "-1",
