@@ -8,6 +8,8 @@ telemetry often carries less than the whole.
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from otel_loopeval import semconv
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -36,6 +38,15 @@ class ToolCall:
     start_ns: int | None = None
     end_ns: int | None = None
 
+    @property
+    def shows(self) -> str:
+        """How much of the call can be seen, one of ``semconv.EVIDENCE_*``."""
+        if self.arguments is None:
+            return semconv.EVIDENCE_NONE
+        if self.result is None and self.error is None:
+            return semconv.EVIDENCE_ARGUMENTS
+        return semconv.EVIDENCE_FULL
+
 
 @dataclass(frozen=True, slots=True)
 class ModelOutput:
@@ -55,6 +66,11 @@ class ModelOutput:
     start_ns: int | None = None
     end_ns: int | None = None
 
+    @property
+    def shows(self) -> str:
+        """How much of the message can be seen, one of ``semconv.EVIDENCE_*``."""
+        return semconv.EVIDENCE_NONE if self.text is None else semconv.EVIDENCE_FULL
+
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
@@ -65,6 +81,11 @@ class UserMessage:
     """
 
     start_ns: int | None = None
+
+    @property
+    def shows(self) -> str:
+        """Nothing: a user's message resets the detectors and is not looked into."""
+        return semconv.EVIDENCE_NONE
 
 
 Step: TypeAlias = ToolCall | ModelOutput | UserMessage

@@ -10,7 +10,7 @@ from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
 from otel_loopeval.health.wire import as_text, encodable
 from otel_loopeval.otel import _sdk
-from otel_loopeval.otel.options import EVENTS_LOG, EVENTS_SPAN, capture_content
+from otel_loopeval.otel.options import EVENTS_LOG, EVENTS_SPAN, captures_content
 
 if TYPE_CHECKING:
     from otel_loopeval.runs.run import IterationState, LoopRun
@@ -41,6 +41,10 @@ def start_attributes(run: "LoopRun") -> Attributes:
         attributes[semconv.RUN_MAX_ITERATIONS] = run.max_iterations
     if run.conversation_id is not None:
         attributes[semconv.GEN_AI_CONVERSATION_ID] = run.conversation_id
+    if run.max_wasted_iterations is not None:
+        attributes[semconv.RUN_MAX_WASTED_ITERATIONS] = run.max_wasted_iterations
+    if run.token_budget is not None:
+        attributes[semconv.RUN_TOKEN_BUDGET] = run.token_budget
     return attributes
 
 
@@ -85,6 +89,7 @@ def health_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:
     if verdict.doom_loop_kinds:
         attributes[semconv.HEALTH_DOOM_LOOP_KINDS] = verdict.doom_loop_kinds
     attributes[semconv.HEALTH_REASONING] = health.reasoning
+    attributes[semconv.HEALTH_EVIDENCE] = run.evidence
     if run.input_tokens or run.output_tokens:
         attributes[semconv.RUN_TOKENS_INPUT] = run.input_tokens
         attributes[semconv.RUN_TOKENS_OUTPUT] = run.output_tokens
@@ -113,16 +118,13 @@ def iteration_attributes(
     return attributes
 
 
-def evaluation_event(score: float, explanation: Any, *, threshold_met: bool) -> Attributes:
+def evaluation_event(score: float, *, threshold_met: bool) -> Attributes:
     """A ``gen_ai.evaluation.result``."""
-    attributes: Attributes = {
+    return {
         semconv.GEN_AI_EVALUATION_NAME: semconv.EVALUATION_NAME,
         semconv.GEN_AI_EVALUATION_SCORE_VALUE: score,
         semconv.GEN_AI_EVALUATION_SCORE_LABEL: semconv.LABEL_PASS if threshold_met else semconv.LABEL_FAIL,
     }
-    if explanation is not None and capture_content() and (text := as_text(explanation)):
-        attributes[semconv.GEN_AI_EVALUATION_EXPLANATION] = text
-    return attributes
 
 
 def guard_event(event: GuardEvent) -> Attributes:
@@ -141,8 +143,6 @@ def guard_event(event: GuardEvent) -> Attributes:
     ):
         if value is not None:
             attributes[key] = value
-    if event.reason and capture_content():
-        attributes[semconv.GUARD_REASON] = event.reason
     return attributes
 
 
@@ -154,12 +154,34 @@ def emit(
     name: str,
     attributes: Attributes,
     time_ns: int,
+    content: tuple[str, Any] | None = None,
 ) -> None:
-    """Emit an event where the options want it: on the span, as a log record, or both."""
+    """Emit an event where the options want it: on the span, as a log record, or both.
+
+    Args:
+        events: Where, one of ``"span"``, ``"log"`` and ``"both"``.
+        span: The span that it is about.
+        logger: Emits log records.
+        context: The context of the span, for log records.
+        name: Name of the event.
+        attributes: Its attributes.
+        time_ns: When it happened, in nanoseconds since the epoch.
+        content: An attribute more, name and value, that leaves the process only with content capture.
+    """
     if events != EVENTS_LOG:
-        _sdk.add_clean_event(span, name, attributes, time_ns)
+        told = attributes if content is None else _with_content(attributes, content, on_logs=False)
+        _sdk.add_clean_event(span, name, told, time_ns)
     if events != EVENTS_SPAN:
-        logger.emit(timestamp=time_ns, context=context, event_name=name, attributes=attributes)
+        told = attributes if content is None else _with_content(attributes, content, on_logs=True)
+        logger.emit(timestamp=time_ns, context=context, event_name=name, attributes=told)
+
+
+def _with_content(attributes: Attributes, content: tuple[str, Any], *, on_logs: bool) -> Attributes:
+    name, value = content
+    if value is None or not captures_content(on_logs=on_logs):
+        return attributes
+    text = as_text(value)
+    return {**attributes, name: text} if text else attributes
 
 
 def error_type(error: BaseException) -> str:
@@ -177,7 +199,7 @@ def mark_failed(span: Span, error: BaseException, *, record: bool) -> None:
         record: Whether to record the exception event too, which happens once per error.
     """
     span.set_attribute(semconv.ERROR_TYPE, error_type(error))
-    if not capture_content():
+    if not captures_content():
         span.set_status(Status(StatusCode.ERROR))
         return
     try:

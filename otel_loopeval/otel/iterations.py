@@ -220,8 +220,9 @@ class Iteration(Node):
                 pipeline.logger,
                 self.context,
                 semconv.EVENT_EVALUATION_RESULT,
-                emission.evaluation_event(score, self.reasoning, threshold_met=met),
+                emission.evaluation_event(score, threshold_met=met),
                 ended_ns,
+                None if self.reasoning is None else (semconv.GEN_AI_EVALUATION_EXPLANATION, self.reasoning),
             )
         if pipeline.options.iteration_metrics:
             ratio = None if score is None or threshold <= 0 else score / threshold

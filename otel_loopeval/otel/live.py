@@ -10,7 +10,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import get_current
-from opentelemetry.trace import INVALID_SPAN
+from opentelemetry.trace import INVALID_SPAN, NoOpTracer
 
 from otel_loopeval import semconv
 from otel_loopeval.evaluation.stop import StopLoop
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from otel_loopeval.detect import ModelOutput, Observation, ToolCall, UserMessage
 
 _UNKNOWN_HEALTH = LoopHealthResult(0, 0, doom_loop_fired=False, guard_interventions=0, total_duration_s=0.0)
+
+_EVIDENCE = (semconv.EVIDENCE_NONE, semconv.EVIDENCE_ARGUMENTS, semconv.EVIDENCE_FULL)
 
 _GUARD_EVENTS_ON_SPANS = 100
 """Guard events of a run that go onto spans: a span keeps 128 events and drops the oldest, among which is
@@ -161,6 +163,9 @@ class Run(Node):
 
             self._detector = DoomLoopDetector()
         observation: Observation = self._detector.observe(step)
+        seen = step.shows
+        if _EVIDENCE.index(seen) > _EVIDENCE.index(self.state.evidence):
+            self.state.evidence = seen
         if observation.event is not None and observation.event.doom_loop:
             self.record_guard_event(observation.event)
         return observation
@@ -274,6 +279,7 @@ class Run(Node):
     def disown(self) -> None:
         """After a fork: the run goes on in the parent, and nothing of it is told from here."""
         self.span = INVALID_SPAN
+        self.tracer = NoOpTracer()
         for iteration in self.open_iterations:
             iteration.span = INVALID_SPAN
         self.open_iterations = []
@@ -304,5 +310,6 @@ class Run(Node):
                 semconv.EVENT_GUARD,
                 emission.guard_event(guard_event),
                 guard_event.time_ns or now_ns,
+                (semconv.GUARD_REASON, guard_event.reason),
             )
         doom.announce(self.pipeline, state, guard_event, context, fired=fired)

@@ -17,7 +17,13 @@ from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.node import leave
-from otel_loopeval.otel.options import EVENTS_LOG, checked_choice, checked_count, checked_number
+from otel_loopeval.otel.options import (
+    EVENTS_LOG,
+    checked_choice,
+    checked_count,
+    checked_number,
+    checked_positive,
+)
 from otel_loopeval.otel.pipeline import Pipeline, inert_pipeline, open_spans, registry
 from otel_loopeval.runs.run import LoopRun
 
@@ -67,6 +73,7 @@ def _record_outside(event: Any) -> None:
         semconv.EVENT_GUARD,
         emission.guard_event(guard_event),
         time_ns(),
+        (semconv.GUARD_REASON, guard_event.reason),
     )
     if _foreign_parent() is not None and pipeline.options.events != EVENTS_LOG:
         return  # the processor finds it on the span as that ends, and counts it for the run
@@ -272,10 +279,10 @@ def iteration(number: Any = None) -> Any:
 
     Raises:
         TypeError: The number is no whole number.
-        ValueError: The number is negative.
+        ValueError: The number is below 1.
     """
     if number is None:
         return Iteration(None)
     if callable(number):  # @iteration without parentheses
         return Iteration(None)(number)
-    return Iteration(None, checked_count("number", number))
+    return Iteration(None, checked_positive("number", number))

@@ -91,14 +91,17 @@ class Options:
         return cls(**values)
 
 
-def capture_content() -> bool:
+def captures_content(*, on_logs: bool = False) -> bool:
     """Whether the user lets content leave the process.
 
     ``OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`` of the GenAI instrumentations: ``true``, or one
-    of their modes that put content on spans or events.
+    of their modes, ``span_only``, ``event_only`` and ``span_and_event``, where an event is a log record.
+
+    Args:
+        on_logs: Whether it would leave on a log record, and not on a span.
     """
     value = os.environ.get(semconv.ENV_CAPTURE_CONTENT, "").strip().lower()
-    return value in {"true", "1", "span_only", "event_only", "span_and_event"}
+    return value in {"true", "1", "span_and_event", "event_only" if on_logs else "span_only"}
 
 
 def checked_number(name: str, value: Any) -> float:
@@ -119,17 +122,17 @@ def checked_number(name: str, value: Any) -> float:
     return number
 
 
-def checked_count(name: str, value: Any) -> int:
-    """A whole number of at least 0 that OTLP can carry.
+def checked_count(name: str, value: Any, least: int = 0) -> int:
+    """A whole number of at least ``least`` that OTLP can carry.
 
     Raises:
         TypeError: It is no whole number.
-        ValueError: It is negative, or has more than 64 bits.
+        ValueError: It is below ``least``, or has more than 64 bits.
     """
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be a whole number of at least 0, got {shown(value)}")
-    if value < 0:
-        raise ValueError(f"{name} must be a whole number of at least 0, got {shown(value)}")
+        raise TypeError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
+    if value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {shown(value)}")
     if value > MAX_INT:
         raise ValueError(f"{name} must be a whole number below 2**63, got {shown(value)}")
     return value
@@ -146,10 +149,14 @@ def checked_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return value
 
 
-def _checked_positive(name: str, value: Any) -> int:
-    if checked_count(name, value) == 0:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return value
+def checked_positive(name: str, value: Any) -> int:
+    """A whole number of at least 1.
+
+    Raises:
+        TypeError: It is no whole number.
+        ValueError: It is below 1.
+    """
+    return checked_count(name, value, least=1)
 
 
 def _checked_seconds(name: str, value: Any) -> float:
@@ -198,7 +205,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "detectors": _checked_flag,
     "on_doom_loop": _checked_callback,
     "console": _checked_flag,
-    "max_open_runs": _checked_positive,
+    "max_open_runs": checked_positive,
     "max_idle_s": _checked_seconds,
     "sigterm": _checked_flag,
 }
@@ -223,7 +230,7 @@ def _parse(option: str, variable: str, text: str) -> Any:
         if flag is None:
             raise ValueError(f"{variable} must be true or false, got {text!r}")
         return flag
-    if check in (checked_count, _checked_positive):
+    if check in (checked_count, checked_positive):
         try:
             return int(text)
         except ValueError:

@@ -73,6 +73,7 @@ class LoopRun:
         completion_reason: The framework's own word for why the loop ended.
         outcome: How it ended, once it has, or what its owner declared in advance.
         closed: Whether it has ended.
+        evidence: The most that the detectors saw of a step, one of ``semconv.EVIDENCE_*``.
         evicted: Whether the tracker gave up following it; it may still end.
         owner: Whoever feeds it directly, or None for a run that is known from spans. Opaque to the core.
     """
@@ -88,6 +89,7 @@ class LoopRun:
         "conversation_id",
         "dropped_iterations",
         "evicted",
+        "evidence",
         "framework",
         "guard_events",
         "id",
@@ -143,6 +145,7 @@ class LoopRun:
         self.completion_reason: str | None = None
         self.outcome: str | None = None
         self.closed = self.evicted = False
+        self.evidence = semconv.EVIDENCE_NONE
         self.owner: Any = None
         self.own_doom_loop = False
         self.child_doom_loop = False

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.health import LoopHealthResult, assess
-from otel_loopeval.runs.run import IterationState, LoopRun
+from otel_loopeval.runs.run import MAX_ITERATIONS_KEPT, IterationState, LoopRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,10 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
             final_score = score
             if best_score is None or score > best_score:  # the first of equals, as the package has it
                 best, best_score = iteration, score
+    if run.dropped_iterations:
+        # A very long run dropped iterations from its middle: they count, as iterations without a score.
+        middle = MAX_ITERATIONS_KEPT // 2
+        scores[middle:middle] = [None] * run.dropped_iterations
     success = run.success
     if success is None:
         success = best_score is not None and best_score >= threshold

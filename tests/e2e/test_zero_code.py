@@ -88,6 +88,7 @@ def check_root(root: Line) -> None:
             "loopeval.health.threshold": 8.0,
             "loopeval.health.score_delta_per_iteration": [2.0, 2.0],
             "loopeval.health.reasoning": "Converged in 3 iteration(s).",
+            "loopeval.health.evidence": "full",
         }
     )
     assert root["parent_id"] is None

@@ -63,6 +63,7 @@ def test_a_run_becomes_a_trace_with_a_verdict(capture: Capture, family: Family, 
         "loopeval.health.threshold": 8.0,
         "loopeval.health.score_delta_per_iteration": [4.0],
         "loopeval.health.reasoning": "Converged in 2 iteration(s).",
+        "loopeval.health.evidence": "full",
     }
     first, second = capture.spans("evaluation_loop.iteration")
     assert first["attributes"] == {

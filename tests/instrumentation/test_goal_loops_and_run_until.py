@@ -54,6 +54,7 @@ def test_a_goal_that_is_met(capture: Capture, run: Any) -> None:
         "loopeval.health.total_duration_s": 0.0,
         "loopeval.health.threshold": 1.0,
         "loopeval.health.reasoning": "Goal met in 2 iteration(s).",
+        "loopeval.health.evidence": "full",
     }
     assert [span["attributes"]["loopeval.iteration.threshold_met"] for span in (first, second)] == [
         False,

@@ -47,6 +47,7 @@ def test_one_run_as_outline_dictionaries_and_metrics(capture: Capture) -> None:
             "loopeval.health.threshold": 8.0,
             "loopeval.health.score_delta_per_iteration": [4.0],
             "loopeval.health.reasoning": "Converged in 2 iteration(s).",
+            "loopeval.health.evidence": "none",
         },
         "events": [],
         "scope": "otel_loopeval",

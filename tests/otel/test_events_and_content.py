@@ -90,13 +90,25 @@ def test_no_score_no_event(capture: Capture) -> None:
     assert span_events(capture) == []
 
 
-@pytest.mark.parametrize("value", ["true", "True", "1", "span_only", "EVENT_ONLY", "span_and_event"])
-def test_explanations_with_content_capture(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "on_span", "on_log"),
+    [
+        ("true", True, True),
+        ("True", True, True),
+        ("1", True, True),
+        ("span_and_event", True, True),
+        ("span_only", True, False),
+        ("EVENT_ONLY", False, True),
+    ],
+)
+def test_explanations_with_content_capture(
+    monkeypatch: pytest.MonkeyPatch, value: str, *, on_span: bool, on_log: bool
+) -> None:
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", value)
     capture = one_scored_iteration(events="both")
     explained = {**RESULT, "gen_ai.evaluation.explanation": "because of the words"}
-    assert span_events(capture)[1]["attributes"] == explained
-    assert log_events(capture)[1] == ("gen_ai.evaluation.result", explained)
+    assert span_events(capture)[1]["attributes"] == (explained if on_span else RESULT)
+    assert log_events(capture)[1] == ("gen_ai.evaluation.result", explained if on_log else RESULT)
 
 
 @pytest.mark.parametrize("value", ["", "false", "0", "no_content", "perhaps"])

@@ -85,6 +85,7 @@ HEALTHY = {
     "loopeval.health.threshold": 8.0,
     "loopeval.health.score_delta_per_iteration": [4.0],
     "loopeval.health.reasoning": "Converged in 2 iteration(s).",
+    "loopeval.health.evidence": "none",
     "loopeval.run.tokens.input": 20,
     "loopeval.run.tokens.output": 4,
 }

@@ -54,6 +54,8 @@ TYPES = {
         "loopeval.run.best_iteration",
         "loopeval.run.iterations",
         "loopeval.run.max_iterations",
+        "loopeval.run.max_wasted_iterations",
+        "loopeval.run.token_budget",
         "loopeval.run.tokens.input",
         "loopeval.run.tokens.output",
     },

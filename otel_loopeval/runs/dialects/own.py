@@ -116,6 +116,10 @@ def _read_settings(run: LoopRun, attributes: Mapping[str, Any]) -> None:
         run.mode = mode
     run.threshold = _number(attributes, semconv.RUN_THRESHOLD, run.threshold)
     run.max_iterations = _count(attributes, semconv.RUN_MAX_ITERATIONS, run.max_iterations)
+    run.max_wasted_iterations = _count(
+        attributes, semconv.RUN_MAX_WASTED_ITERATIONS, run.max_wasted_iterations
+    )
+    run.token_budget = _count(attributes, semconv.RUN_TOKEN_BUDGET, run.token_budget)
     run.conversation_id = _text(attributes, semconv.GEN_AI_CONVERSATION_ID) or run.conversation_id
 
 
