@@ -388,5 +388,5 @@ def test_bad_settings_are_refused(settings: dict[str, Any], error: type[Exceptio
 def test_a_bad_agent_or_number_is_refused() -> None:
     with pytest.raises(TypeError, match=r"^agent must be a string, got 3$"):
         loop(3)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match=r"^number must be a whole number of at least 0, got '1'$"):
+    with pytest.raises(TypeError, match=r"^number must be a whole number of at least 1, got '1'$"):
         iteration("1")  # type: ignore[reportArgumentType]
