@@ -10,7 +10,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context, get_current
 
 from otel_loopeval import semconv
-from otel_loopeval.evaluation.stop import is_stop
+from otel_loopeval.evaluation.stop import StopLoop, is_stop
 from otel_loopeval.health import guard_event_of
 from otel_loopeval.otel import _sdk, emission, lifecycle, stepping
 from otel_loopeval.otel.errors import guarded, swallow
@@ -125,6 +125,15 @@ def _checked_text(name: str, value: Any) -> str:
     return value
 
 
+@guarded("loop.exit")
+def _run_here(entered: list[Run]) -> Run | None:
+    """The innermost of some runs that the calling code is in."""
+    found = current_run()
+    while found is not None and found not in entered:
+        found = None if found.state.parent is None else found.state.parent.owner
+    return found
+
+
 class Loop:
     """What :func:`loop` gives: a context manager and a decorator."""
 
@@ -149,21 +158,20 @@ class Loop:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool:
-        entered = self._entered
-        if entered:
-            run = next(reversed(entered))
-            if len(entered) > 1:
-                # One object may be entered in several threads at once: leave the run that is current here.
-                found = current_run()
-                while found is not None and found not in entered:
-                    found = None if found.state.parent is None else found.state.parent.owner
-                run = found or run
-            leave(run, entered.pop(run))
-            try:
+        entered = list(self._entered)  # other threads may be entering and leaving this object
+        run = entered[-1] if entered else None
+        if len(entered) > 1:
+            run = _run_here(entered) or run
+        outer = None if run is None else self._entered.pop(run, None)
+        if outer is not None:
+            leave(run, outer)
+        try:
+            if run is not None and outer is not None:
                 run.end(error)
-            except Exception as problem:  # noqa: BLE001 - the guard
-                swallow("loop.exit", problem)
-        return is_stop(error)
+            return is_stop(error)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("loop.exit", problem)
+            return isinstance(error, StopLoop)
 
     async def __aenter__(self) -> Run:
         return self.__enter__()
