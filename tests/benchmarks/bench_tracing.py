@@ -172,6 +172,8 @@ def compare(name: str, left: Callable[[], None], right: Callable[[], None]) -> R
     for _ in range(ROUNDS // 10):
         left()
         right()
+    gc.collect()
+    gc.freeze()  # what is there already is not looked through before every round
     for round_ in range(ROUNDS):
         first, second = (left, right) if round_ % 2 else (right, left)
         timed = {first: _cpu_us(first)}
