@@ -424,7 +424,7 @@ def loop_by_hand_async(stage: Stage) -> None:
 
     async def one(n: int) -> int:
         async with loop("writer", mode="goal", conversation_id="c") as run:
-            async with iteration(n) as it:
+            async with iteration(n + 1) as it:
                 await asyncio.sleep(0)
                 with stage.span("step"):
                     it.score = float("nan")

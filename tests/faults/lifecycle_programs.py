@@ -135,7 +135,13 @@ class Program:
         self.process = subprocess.Popen(
             [*(command or (sys.executable,)), str(script)],
             cwd=folder,
-            env={**inherited, "PYTHONPATH": str(HERE), _FILE: str(self._file), **variables},
+            env={
+                **inherited,
+                "PYTHONPATH": str(HERE),
+                "PYTHONWARNINGS": "ignore::DeprecationWarning",  # of forking beside threads
+                _FILE: str(self._file),
+                **variables,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -2,12 +2,14 @@
 
 import json
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lifecycle_programs import Program
+from support.otlp import OtlpReceiver
 
 pytestmark = pytest.mark.e2e
 
@@ -288,3 +290,33 @@ def test_zero_code_with_console_exporters(tmp_path: Path, end: str, status: int)
         for point in metric["data"]["data_points"]
     ]
     assert points == [("interrupted", 1)]
+
+
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_zero_code_with_otlp_exporters_and_sigterm(tmp_path: Path, protocol: str) -> None:
+    command = Path(sys.executable).with_name("opentelemetry-instrument")
+    source = ZERO_CODE.format(end="time.sleep(3600)")
+    with OtlpReceiver() as receiver:
+        variables = receiver.environment(protocol)
+        ended = Program(source, tmp_path, str(command), sys.executable, **variables).terminate()
+        assert ended.status == -signal.SIGTERM
+        received = receiver.wait_for(2)
+    root = received.span("evaluation_loop agent")
+    assert root["attributes"]["loopeval.run.outcome"] == "interrupted"
+    assert [child["name"] for child in received.children(root)] == ["evaluation_loop.iteration"]
+    assert received.total("loopeval.runs", loopeval__run__outcome="interrupted") == 1
+
+
+def test_sigterm_while_the_endpoint_is_down(tmp_path: Path) -> None:
+    """Exporters that retry do not keep the process from dying for longer than the bound."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    command = Path(sys.executable).with_name("opentelemetry-instrument")
+    source = ZERO_CODE.format(end="time.sleep(3600)")
+    variables = {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+    }
+    ended = Program(source, tmp_path, str(command), sys.executable, **variables).terminate()
+    assert ended.status == -signal.SIGTERM
+    assert ended.seconds < 20
