@@ -721,6 +721,15 @@ def inner_run_that_is_never_left(stage: Stage) -> None:
 
 
 @scenario()
+def one_object_that_is_entered_twice(stage: Stage) -> None:
+    before = get_current()
+    twice = loop("writer")
+    with twice, twice, iteration(), stage.span("step"):
+        pass
+    assert get_current() is before
+
+
+@scenario()
 def runs_open_at_exit(stage: Stage) -> None:
     from otel_loopeval.otel import lifecycle  # noqa: PLC0415
 
