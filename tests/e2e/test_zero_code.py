@@ -63,8 +63,6 @@ def check_root(root: Line) -> None:
     run_id = attributes.pop("loopeval.run.id")
     assert len(run_id) == 16
     assert int(run_id, 16)
-    evidence = attributes.pop("loopeval.health.evidence", None)
-    assert evidence in {None, "full"}
     assert typed(attributes) == typed(
         {
             "gen_ai.operation.name": "invoke_workflow",

@@ -158,6 +158,9 @@ class Program:
     def terminate(self) -> "Ended":
         """Send it SIGTERM once it has said that it is ready."""
         self.wait_for_line("ready")
+        # It may still be inside the print that said so, with the lock of its stdout, which console exporters
+        # want too.
+        time.sleep(0.5)
         self._started = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         return self.ended()
