@@ -11,30 +11,32 @@ programs take from the machine only ever adds) with their ratio, and the median 
 The second table is what our processor adds to a span that is none of ours.
 """
 
+import contextvars
 import gc
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from time import process_time_ns
+from time import perf_counter_ns, process_time_ns
 from typing import Any, NamedTuple
 
-from opentelemetry import metrics, trace
+from opentelemetry import metrics
+from opentelemetry.context import Context
 from opentelemetry.metrics import MeterProvider as MeterProviderApi
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from otel_loopeval import LoopHealthProcessor, instrument, iteration, loop, semconv, uninstrument
 from otel_loopeval.otel import _sdk
-from otel_loopeval.otel.pipeline import Pipeline
 
 SCORES = (4.0, 5.5, 6.0, 7.5, 9.0)
 THRESHOLD = 8.0
 ROUNDS = 400
 RUNS_A_ROUND = 20
-SPANS = 20  # foreign spans measured at once
+SPANS = 50  # foreign spans measured at once
+SPAN_ROUNDS = 2_000
 
 
 class Drop(SpanExporter):
@@ -206,47 +208,67 @@ def rows() -> list[Row]:
     return found
 
 
-def added_to_foreign_span(hooks: type[_sdk.PublicHooks], *, inside_a_run: bool) -> float:
-    """Microseconds of CPU that our processor's hooks add to a span that is none of ours."""
-    from otel_loopeval.otel.options import Options  # noqa: PLC0415 - only here
+class Idle(SpanProcessor):
+    """A processor that does nothing: what any second processor costs."""
 
-    pipeline = Pipeline(Options(), trace.NoOpTracerProvider(), NoOpMeterProvider())
-    kind = type("Measured", (LoopHealthProcessor,), {})
-    for name in ("on_start", "_on_ending", "on_end"):
-        setattr(kind, name, hooks.__dict__[name])
-    ours_processor = kind.of(pipeline)
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        pass
 
-    def provider(*processors: SpanProcessor) -> TracerProvider:
-        made = TracerProvider(shutdown_on_exit=False)
-        for processor in processors:
-            made.add_span_processor(processor)
-        return made
+    def _on_ending(self, span: Span) -> None:
+        pass
 
-    plain, watched = provider(SpanProcessor()), provider(SpanProcessor(), ours_processor)
+    def on_end(self, span: ReadableSpan) -> None:
+        pass
+
+
+def _processor(hooks: type[_sdk.PublicHooks]) -> SpanProcessor:
+    """Our processor with one of its two variants of the hot path."""
+    names = ("on_start", "_on_ending", "on_end")
+    kind = type("Measured", (LoopHealthProcessor,), {name: hooks.__dict__[name] for name in names})
+    return kind(meter_provider=NoOpMeterProvider())
+
+
+def added_to_foreign_span() -> dict[str, float]:
+    """Nanoseconds that a second processor adds to a span that is none of ours."""
     attributes = {"http.request.method": "GET", "url.path": "/things", "http.response.status_code": 200}
 
-    def spans(made: TracerProvider) -> Callable[[], None]:
-        tracer = made.get_tracer("app")
-        parent = trace.set_span_in_context(tracer.start_span("server"))
+    def spans(*processors: SpanProcessor) -> Callable[[], None]:
+        provider = TracerProvider(shutdown_on_exit=False)
+        for processor in (SpanProcessor(), *processors):
+            provider.add_span_processor(processor)
+        tracer = provider.get_tracer("app")
 
         def run() -> None:
             for _ in range(SPANS):
-                tracer.start_span("GET /things", parent, attributes=attributes).end()
+                tracer.start_span("GET /things", attributes=attributes).end()
 
         return run
 
-    holder: Any = None
-    if inside_a_run:
-        # A run is open elsewhere in the process, so that the tables of the hooks are not empty.
-        instrument(tracer_provider=provider(), meter_provider=NoOpMeterProvider())
-        holder = loop("elsewhere")
-        holder.__enter__()
-    with_ours, without = spans(watched), spans(plain)
-    row = compare("foreign span", with_ours, without)
-    if holder is not None:
-        holder.__exit__(None, None, None)
-        uninstrument()
-    return (row.ours_us - row.rival_us) / SPANS
+    cases = {
+        "alone": spans(),
+        "a processor that does nothing": spans(Idle()),
+        "ours, public properties only": spans(_processor(_sdk.PublicHooks)),
+        "ours, probed private fields": spans(_processor(_sdk.ProbedHooks)),
+    }
+    best = dict.fromkeys(cases, float("inf"))
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    for _ in range(SPAN_ROUNDS):
+        for name, run in cases.items():
+            start = perf_counter_ns()
+            run()
+            best[name] = min(best[name], (perf_counter_ns() - start) / SPANS)
+    gc.enable()
+    alone = best.pop("alone")
+    return {name: value - alone for name, value in best.items()}
+
+
+def _print_added(title: str, added: dict[str, float]) -> None:
+    print(f"\n{title:48} {'added ns':>9} {'x idle':>7}")
+    idle = added["a processor that does nothing"]
+    for name, value in added.items():
+        print(f"{name:48} {value:9.0f} {value / idle:7.1f}")
 
 
 def main() -> None:
@@ -259,14 +281,12 @@ def main() -> None:
         print(
             f"{row.name:36} {row.ours_us:9.1f} {row.rival_us:11.1f} {row.ratio:7.2f} {row.median_ratio:7.2f}"
         )
-    print(f"\n{'added to a span that is none of ours':36} {'no run µs':>9} {'run open µs':>11}")
-    for name, hooks in (
-        ("public properties only", _sdk.PublicHooks),
-        ("probed private fields", _sdk.ProbedHooks),
-    ):
-        alone = added_to_foreign_span(hooks, inside_a_run=False)
-        inside = added_to_foreign_span(hooks, inside_a_run=True)
-        print(f"{name:36} {alone:9.3f} {inside:11.3f}")
+    _print_added("a span that is none of ours, no run open", added_to_foreign_span())
+    instrument(tracer_provider=_provider(), meter_provider=NoOpMeterProvider())
+    # In a context of its own: the spans that are measured are not inside it.
+    contextvars.copy_context().run(loop("elsewhere").__enter__)
+    _print_added("the same, while a run is open elsewhere", added_to_foreign_span())
+    uninstrument()
 
 
 if __name__ == "__main__":
