@@ -17,8 +17,9 @@ from rich.tree import Tree
 
 from otel_loopeval import semconv
 from otel_loopeval.cli.console import Symbols, printable
-from otel_loopeval.cli.stored_runs import StoredRun, StoredRuns
+from otel_loopeval.cli.stored_runs import StoredRuns
 from otel_loopeval.runs.dialects import own
+from otel_loopeval.runs.reconstruct import Replayed
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.verdict import Verdict
@@ -43,7 +44,7 @@ _REASONS: Final = {
 class VerdictTable:
     """The verdicts, one row a run; on a narrow terminal, where a table would break its words, a list."""
 
-    def __init__(self, runs: Iterable[StoredRun], symbols: Symbols) -> None:
+    def __init__(self, runs: Iterable[Replayed], symbols: Symbols) -> None:
         self._runs = list(runs)
         self._symbols = symbols
 
@@ -61,7 +62,7 @@ class VerdictTable:
                 yield Padding(Text(why(verdict)), (0, 0, 0, 2))
 
 
-def _table(runs: Iterable[StoredRun], symbols: Symbols) -> Table:
+def _table(runs: Iterable[Replayed], symbols: Symbols) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("Loop", "Verdict", "Iterations", "Best", "Scores", "Why"):
         table.add_column(
@@ -127,7 +128,7 @@ def duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"  # noqa: PLR2004
 
 
-def run_tree(stored: StoredRun, runs: StoredRuns, symbols: Symbols) -> Tree:
+def run_tree(stored: Replayed, runs: StoredRuns, symbols: Symbols) -> Tree:
     """A run's trace: its iterations with scores and guard events, and the runs and spans inside it."""
     painter = _Painter(runs, symbols)
     if stored.root is None:
@@ -170,7 +171,7 @@ class _Painter:
             text.append(f"\n{verdict.health.reasoning}", style=_QUIET)
         return text
 
-    def paint(self, tree: Tree, span: SpanData, stored: StoredRun | None) -> None:
+    def paint(self, tree: Tree, span: SpanData, stored: Replayed | None) -> None:
         """Add what is inside a span."""
         self._drawn.add((span.trace_id, span.span_id))
         for event in span.events:
@@ -246,7 +247,7 @@ def _both_ends(children: Sequence[SpanData]) -> Iterator[tuple[int, SpanData | N
             yield left_out, None
 
 
-def _scale(stored: StoredRun | None, children: Sequence[SpanData]) -> _Scale:
+def _scale(stored: Replayed | None, children: Sequence[SpanData]) -> _Scale:
     if stored is None:
         return _Scale(math.inf, None, 1, 1)
     health = stored.verdict.health

@@ -2,32 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
-from otel_loopeval import semconv
-from otel_loopeval.runs.dialects import own
-from otel_loopeval.runs.reconstruct import replay
-from otel_loopeval.runs.run import LoopRun
+from otel_loopeval.runs.reconstruct import Replayed, replay
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.tracker import Tracker
-from otel_loopeval.runs.verdict import Policy, Verdict
+from otel_loopeval.runs.verdict import Policy
 
 SpanKey = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run with its verdict.
-
-    Attributes:
-        run: The run.
-        verdict: What it amounts to.
-        root: Its root span; None where that is missing.
-    """
-
-    run: LoopRun
-    verdict: Verdict
-    root: SpanData | None
 
 
 class StoredRuns:
@@ -46,16 +27,10 @@ class StoredRuns:
         by_key = {(span.trace_id, span.span_id): span for span in spans}
         self.span_count = len(by_key)
         self._children: defaultdict[SpanKey, list[SpanData]] = defaultdict(list)
-        roots: defaultdict[int, list[SpanData]] = defaultdict(list)
         for span in sorted(by_key.values(), key=lambda span: span.start_ns):
             if span.parent_id is not None:
                 self._children[span.trace_id, span.parent_id].append(span)
-            if own.is_root(span.name):
-                roots[span.start_ns].append(span)
-        self.runs = [
-            StoredRun(run, verdict, _root_of(run, roots[run.started_ns]))
-            for run, verdict in replay(by_key.values(), Tracker(policy))
-        ]
+        self.runs = replay(by_key.values(), Tracker(policy))
         self.runs.sort(key=lambda stored: stored.run.started_ns)
         self._by_root = {_key(stored.root): stored for stored in self.runs if stored.root is not None}
 
@@ -63,20 +38,10 @@ class StoredRuns:
         """The spans right inside a span, in the order in which they began."""
         return self._children.get(_key(span), ())
 
-    def run_of(self, root: SpanData) -> StoredRun | None:
+    def run_of(self, root: SpanData) -> Replayed | None:
         """The run that a span is the root of, or None."""
         return self._by_root.get(_key(root))
 
 
 def _key(span: SpanData) -> SpanKey:
     return span.trace_id, span.span_id
-
-
-def _root_of(run: LoopRun, candidates: list[SpanData]) -> SpanData | None:
-    """The root that a run was read from, of those that began when it did; it is taken out."""
-    for told in (run.id, None):
-        for root in candidates:
-            if (root.attributes.get(semconv.RUN_ID) or None) == told:
-                candidates.remove(root)
-                return root
-    return None

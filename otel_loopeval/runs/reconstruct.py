@@ -58,6 +58,20 @@ class Ending(NamedTuple):
     tokens: tuple[int, int] | None
 
 
+class Replayed(NamedTuple):
+    """A run out of stored spans.
+
+    Attributes:
+        run: The run.
+        verdict: What it amounts to.
+        root: The span that is its root; None where that is missing.
+    """
+
+    run: LoopRun
+    verdict: Verdict
+    root: SpanData | None
+
+
 def begin(
     tracker: Tracker,
     parent: Node | None,
@@ -118,7 +132,7 @@ def end_root(
     return Ending(run, verdict, guard_events, None)
 
 
-def replay(spans: Iterable[SpanData], tracker: Tracker) -> list[tuple[LoopRun, Verdict]]:
+def replay(spans: Iterable[SpanData], tracker: Tracker) -> list[Replayed]:
     """Judge the runs in stored spans, as the live processor would have.
 
     Starts and ends are fed in the order of their times. Spans that ended after their run's root are
@@ -129,12 +143,12 @@ def replay(spans: Iterable[SpanData], tracker: Tracker) -> list[tuple[LoopRun, V
         tracker: A tracker of the replay's own.
 
     Returns:
-        The runs with their verdicts, in the order in which they ended.
+        The runs with their verdicts and roots, in the order in which they ended.
     """
     by_id: dict[tuple[int, int | None], SpanData] = {(span.trace_id, span.span_id): span for span in spans}
     nodes: dict[tuple[int, int], Node] = {}
     orphans: dict[tuple[int, int | None], SpanNode] = {}
-    endings: list[tuple[LoopRun, Verdict]] = []
+    endings: list[Replayed] = []
     for span, is_end in _in_order(by_id):
         key = (span.trace_id, span.span_id)
         if not is_end:
@@ -151,13 +165,13 @@ def replay(spans: Iterable[SpanData], tracker: Tracker) -> list[tuple[LoopRun, V
         if isinstance(node, SpanNode) and node.iteration_state is None and node.span_id == span.span_id:
             ending = end_root(tracker, node, span.attributes, span.events, span.end_ns, error=span.error)
             if ending.verdict is not None:
-                endings.append((ending.run, ending.verdict))
+                endings.append(Replayed(ending.run, ending.verdict, span))
         else:
             end_inside(node, span)
     for node in orphans.values():
         verdict = tracker.finish(node.state, node.state.active_ns, outcome=semconv.OUTCOME_INCOMPLETE)
         if verdict is not None:
-            endings.append((node.state, verdict))
+            endings.append(Replayed(node.state, verdict, None))
     return endings
 
 

@@ -36,6 +36,9 @@ class SpanData:
         events: Events, in order.
         error: Whether its status is ERROR.
         scope: Name of its instrumentation scope.
+        resource: Attributes of what emitted it, such as ``service.name``. Spans of one resource share one
+            mapping: treat it as read-only.
+        status_message: Text of its status, empty where it has none. Content.
     """
 
     name: str
@@ -48,3 +51,5 @@ class SpanData:
     events: tuple[SpanEvent, ...] = ()
     error: bool = False
     scope: str = ""
+    resource: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    status_message: str = ""

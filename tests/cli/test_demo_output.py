@@ -135,12 +135,12 @@ def test_the_file_replays_to_the_verdicts_that_were_live(demo: tuple[Outcome, Pa
     spans = list(read_file(file))
     live = {s.attributes[semconv.RUN_ID]: s.attributes for s in spans if own.is_root(s.name)}
     replayed = replay(spans, Tracker())
-    assert [(run.agent, verdict.passed, verdict.outcome) for run, verdict in replayed] == [
+    assert [(run.agent, verdict.passed, verdict.outcome) for run, verdict, _ in replayed] == [
         ("writer", True, "completed"),
         ("polisher", False, "completed"),
         ("researcher", False, "stopped"),
     ]
-    for run, verdict in replayed:
+    for run, verdict, _ in replayed:
         attributes, health = live[run.id], verdict.health
         found: dict[str, Any] = {
             semconv.RUN_OUTCOME: verdict.outcome,

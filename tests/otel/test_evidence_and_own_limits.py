@@ -51,7 +51,7 @@ def test_limits_of_the_run_itself_are_on_its_span_and_decide_a_replay_too(captur
     assert attributes["loopeval.run.token_budget"] == 100
     assert attributes["loopeval.health.passed"] is True
 
-    ((run, verdict),) = replay(capture.neutral_spans(), Tracker())
+    ((run, verdict, _),) = replay(capture.neutral_spans(), Tracker())
     assert (run.max_wasted_iterations, run.token_budget) == (1, 100)
     assert (verdict.passed, verdict.health.wasted_iterations) == (True, 1)
 

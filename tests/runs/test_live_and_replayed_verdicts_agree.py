@@ -230,7 +230,7 @@ def without_health(spans: Sequence[SpanData]) -> list[SpanData]:
 def replayed_verdicts(spans: Sequence[SpanData], policy: Policy) -> dict[str, dict[str, Any]]:
     return {
         run.id: plain({**emission.start_attributes(run), **emission.end_attributes(run, verdict)})
-        for run, verdict in replay(spans, Tracker(policy))
+        for run, verdict, _ in replay(spans, Tracker(policy))
     }
 
 

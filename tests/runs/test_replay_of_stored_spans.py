@@ -14,7 +14,7 @@ from otel_loopeval.testing import TraceBuilder
 
 
 def judged(spans: list[SpanData], policy: Policy | None = None) -> list[tuple[LoopRun, Verdict]]:
-    return replay(spans, Tracker(policy))
+    return [(run, verdict) for run, verdict, _ in replay(spans, Tracker(policy))]
 
 
 def one(spans: list[SpanData], policy: Policy | None = None) -> tuple[LoopRun, Verdict]:
