@@ -14,6 +14,11 @@ class Patches:
     def __init__(self) -> None:
         self.active = True
         self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._restores: list[Callable[[], None]] = []
+
+    def on_restore(self, restore: Callable[[], None]) -> None:
+        """Call this too when the patches are taken back."""
+        self._restores.append(restore)
 
     def wrap(self, cls: type, name: str, wrapper: Callable[[Any], Any]) -> None:
         """Replace a method, inherited or not, by ``wrapper(method)``.
@@ -40,3 +45,6 @@ class Patches:
             else:
                 setattr(cls, name, original)
         self._replaced.clear()
+        for restore in reversed(self._restores):
+            restore()
+        self._restores.clear()

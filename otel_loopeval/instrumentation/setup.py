@@ -1,8 +1,7 @@
 """``instrument()`` and ``uninstrument()``."""
 
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
@@ -32,7 +31,7 @@ class _State:
         self.active = False
         self.watching = False
         self.seams: list[LoopSeams] = []
-        self.patches = Patches()
+        self.patches: list[Patches] = []
         self.modules: dict[str, Any] = {}  # framework modules that the program has imported
 
     def renew_lock(self) -> None:
@@ -107,7 +106,6 @@ def instrument(
         if _state.active:
             return
         _state.active = True
-        _state.patches = Patches()
         _state.seams = evaluation.seams()
         for seams in _state.seams:
             seams.patch()
@@ -128,21 +126,13 @@ def uninstrument() -> None:
         for seams in _state.seams:
             seams.restore()
         _state.seams = []
-        _state.patches.restore()
+        for patches in reversed(_state.patches):
+            patches.restore()
+        _state.patches = []
         registry.deactivate()
 
 
-def _patch_loops(module: Any) -> None:
-    seams = praisonai.loop_seams(module)
-    _state.seams.append(seams)  # first: what a patch that fails has put in place is taken back too
-    seams.patch()
-
-
-_ON_IMPORT: dict[str, Callable[[Any], None]] = {
-    praisonai.LOOP_MODULE: _patch_loops,
-    praisonai.DETECTOR_MODULE: lambda module: praisonai.patch_detector(module, _state.patches),
-    praisonai.LOOP_GUARD_MODULE: lambda module: praisonai.patch_loop_guard(module, _state.patches),
-}
+_PATCHES: Final = praisonai.PATCHES
 
 
 def _watch_imports() -> None:
@@ -150,7 +140,7 @@ def _watch_imports() -> None:
     if _state.watching:
         return
     _state.watching = True
-    for name in _ON_IMPORT:
+    for name in dict.fromkeys(patch.module for patch in _PATCHES):
         wrapt.register_post_import_hook(_imported, name)
 
 
@@ -163,8 +153,18 @@ def _imported(module: Any) -> None:
 
 def _patch_module(name: str, module: Any) -> None:
     """Patch a framework module; a version without a seam loses that part and nothing else."""
-    try:
-        _ON_IMPORT[name](module)
-    except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
-        warning = f"otel-loopeval: {name} is not as expected ({type(error).__name__}); it is not instrumented"
-        errors.swallow(f"instrumentation.{name}", error, warning)
+    for patch in _PATCHES:
+        if patch.module != name:
+            continue
+        patches = Patches()
+        try:
+            patch.apply(module, patches)
+        except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
+            patches.restore()
+            warning = (
+                f"otel-loopeval: {name} is not as expected ({type(error).__name__}); "
+                f"{patch.name} of it are not followed"
+            )
+            errors.swallow(f"instrumentation.{name}", error, warning)
+        else:
+            _state.patches.append(patches)

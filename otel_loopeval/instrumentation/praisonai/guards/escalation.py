@@ -1,8 +1,4 @@
-"""PraisonAI: ``EvaluationLoop`` (and so ``Agent.run_until``) and the escalation ``DoomLoopDetector``.
-
-Nothing of the package is imported here: patches are put in place when the program imports the modules, or
-at once if it has.
-"""
+"""The escalation ``DoomLoopDetector``, and ``LoopGuard`` that holds one."""
 
 import functools
 from contextvars import ContextVar
@@ -10,20 +6,10 @@ from typing import Any
 from weakref import WeakSet
 
 from otel_loopeval import semconv
-from otel_loopeval.evaluation.agents import agent_name
 from otel_loopeval.health import GuardEvent, guard_event_of
-from otel_loopeval.instrumentation.evaluation import loop_settings
 from otel_loopeval.instrumentation.patches import Patches
-from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape
 from otel_loopeval.otel.errors import guarded
-from otel_loopeval.otel.live import Run
-from otel_loopeval.otel.loops import begin_run, record_guard_event
-
-SCOPE = semconv.INSTRUMENTATION_SCOPE_PREFIX + "praisonaiagents"
-
-LOOP_MODULE = "praisonaiagents.eval.loop"
-DETECTOR_MODULE = "praisonaiagents.escalation.doom_loop"
-LOOP_GUARD_MODULE = "praisonaiagents.escalation.loop_guard"
+from otel_loopeval.otel.loops import record_guard_event
 
 _ACTION_OF_RECOVERY = {
     "continue": semconv.ACTION_OBSERVE,
@@ -35,17 +21,6 @@ _ACTION_OF_RECOVERY = {
 
 _in_loop_guard: ContextVar[bool] = ContextVar("otel_loopeval_in_loop_guard", default=False)
 """Whether the code runs inside a ``LoopGuard``, which ignores the verdict of the detector it holds."""
-
-
-def loop_seams(module: Any) -> LoopSeams:
-    """The patches of the package's ``EvaluationLoop``."""
-    return LoopSeams(module.EvaluationLoop, LoopShape(begin=_begin))
-
-
-def _begin(loop: Any) -> Run:
-    return begin_run(
-        agent_name(loop.agent), scope=SCOPE, framework=semconv.FRAMEWORK_PRAISONAI, **loop_settings(loop)
-    )
 
 
 def patch_detector(module: Any, patches: Patches) -> None:

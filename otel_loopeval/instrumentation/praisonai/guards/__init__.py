@@ -1,0 +1,1 @@
+"""PraisonAI's guards: one firing of a guard is one guard event on the current run."""
