@@ -162,7 +162,7 @@ class _Painter:
         self._symbols = symbols
         self._drawn: set[tuple[int, int]] = set()  # broken input may have cycles
 
-    def run_label(self, name: Text, stored: StoredRun) -> Text:
+    def run_label(self, name: Text, stored: Replayed) -> Text:
         """A run in one line, and its verdict, if there is one, in a sentence."""
         verdict = stored.verdict
         facts = f"  {_facts(stored.run, verdict)}"
