@@ -1,0 +1,46 @@
+"""The one way in: a location → its spans."""
+
+from collections.abc import Callable, Iterator
+
+from otel_loopeval.otlp import OtlpError, read_file
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.sources.errors import SourceError
+from otel_loopeval.sources.query import Query
+
+
+def open_source(
+    location: str,
+    *,
+    query: Query | None = None,
+    on_error: Callable[[SourceError], object] | None = None,
+    on_progress: Callable[[int, int | None], object] | None = None,
+) -> Iterator[SpanData]:
+    """The spans at a location, one after the other, in bounded memory.
+
+    Args:
+        location: A path, a directory, a glob, ``-`` for standard input, or an address:
+            ``jaeger+http(s)://``, ``tempo+http(s)://``, ``phoenix+http(s)://``, ``clickhouse(s)://`` or
+            ``chdb:///path``.
+        query: Which traces are wanted. Servers are asked for these only; files give all they have, to be
+            put together into traces and asked of :meth:`Query.selects`.
+        on_error: Called with the error of each part (line, frame, trace, file of several) that cannot be
+            read, which then loses only itself. By default the first such part raises.
+        on_progress: Called now and then with how much has been read and how much there is (None where that
+            is not known): bytes of files, traces of servers.
+
+    Raises:
+        SourceError: The location cannot be read at all (whatever ``on_error`` is), or a part of it cannot
+            and ``on_error`` is not given.
+    """
+
+    def tell(error: OtlpError) -> None:
+        told = SourceError(error.source, f"line {error.line}", error.problem)
+        if on_error is None:
+            raise told from None
+        on_error(told)
+
+    _ = query, on_progress
+    try:
+        yield from read_file(location, on_error=tell)
+    except OSError as error:
+        raise SourceError(location, "", error.strerror or str(error)) from None
