@@ -43,6 +43,8 @@ SPAN_AGENT_LOOP: Final = "agent_loop"
 """Root of an agent run that we open, followed by the agent's name."""
 SPAN_ITERATION: Final = "evaluation_loop.iteration"
 """One iteration of a run."""
+SPAN_EVALUATE: Final = "evaluate"
+"""A judge at work on an iteration's output."""
 
 # --- Attributes of the run's root span, set at its creation ------------------------------------------
 
@@ -118,6 +120,18 @@ HEALTH_OVER_TOKEN_BUDGET: Final = "loopeval.health.over_token_budget"
 """Whether the run used more tokens than its `token_budget`."""
 HEALTH_WASTED_TOKENS: Final = "loopeval.health.wasted_tokens"
 """Tokens of the wasted iterations."""
+RUN_JUDGE_TOKENS_INPUT: Final = "loopeval.run.judge_tokens.input"
+"""Input tokens of the judges of the run, which are not among the run's own."""
+RUN_JUDGE_TOKENS_OUTPUT: Final = "loopeval.run.judge_tokens.output"
+"""Output tokens of the judges of the run, which are not among the run's own."""
+RUN_COST_USD: Final = "loopeval.run.cost_usd"
+"""Cost of the run's tokens in USD, its child runs included, its judges not; absent where any of it is unknown."""
+RUN_JUDGE_COST_USD: Final = "loopeval.run.judge_cost_usd"
+"""Cost of the tokens of the run's judges in USD; absent where any of it is unknown."""
+HEALTH_WASTED_COST_USD: Final = "loopeval.health.wasted_cost_usd"
+"""Cost of the wasted iterations in USD; absent where any of it is unknown."""
+RUN_RESUMED: Final = "loopeval.run.resumed"
+"""True where the run goes on from an earlier segment, which a link points to; its numbers are the whole run's."""
 
 # --- Attributes of an iteration span -----------------------------------------------------------------
 
@@ -135,6 +149,8 @@ ITERATION_TOKENS_INPUT: Final = "loopeval.iteration.tokens.input"
 """Input tokens of the iteration."""
 ITERATION_TOKENS_OUTPUT: Final = "loopeval.iteration.tokens.output"
 """Output tokens of the iteration."""
+ITERATION_COST_USD: Final = "loopeval.iteration.cost_usd"
+"""Cost of the iteration's tokens in USD; absent where any of it is unknown."""
 
 ERROR_TYPE: Final = "error.type"
 """Qualified class name of the exception that ended the span."""
@@ -184,6 +200,22 @@ GEN_AI_USAGE_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 """Input tokens of one model call (read)."""
 GEN_AI_USAGE_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 """Output tokens of one model call (read)."""
+GEN_AI_USAGE_CACHE_READ_INPUT_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+"""Input tokens of one model call that were read from a cache, a part of its input tokens."""
+GEN_AI_USAGE_CACHE_WRITE_INPUT_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+"""Input tokens of one model call that were written to a cache, a part of its input tokens."""
+GEN_AI_USAGE_CACHE_CREATION_INPUT_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+"""An earlier name of `gen_ai.usage.cache_write.input_tokens` (read)."""
+GEN_AI_USAGE_REASONING_OUTPUT_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
+"""Output tokens of one model call that were spent on reasoning, a part of its output tokens."""
+GEN_AI_REQUEST_MODEL: Final = "gen_ai.request.model"
+"""The model that was asked for."""
+GEN_AI_RESPONSE_MODEL: Final = "gen_ai.response.model"
+"""The model that answered."""
+GEN_AI_PROVIDER_NAME: Final = "gen_ai.provider.name"
+"""Who serves the model."""
+GEN_AI_SYSTEM: Final = "gen_ai.system"
+"""An earlier name of `gen_ai.provider.name` (read)."""
 GEN_AI_TOKEN_TYPE: Final = "gen_ai.token.type"
 """`input` or `output` (metrics)."""
 TOKEN_INPUT: Final = "input"
@@ -191,6 +223,7 @@ TOKEN_OUTPUT: Final = "output"
 
 OPERATION_INVOKE_WORKFLOW: Final = "invoke_workflow"
 OPERATION_INVOKE_AGENT: Final = "invoke_agent"
+OPERATION_EVALUATE: Final = "evaluate"
 
 # --- Metrics ------------------------------------------------------------------------------------------
 
@@ -211,6 +244,20 @@ METRIC_ITERATIONS_WASTED: Final = Metric(
 )
 METRIC_TOKENS: Final = Metric("loopeval.tokens", "{token}", "Tokens, as each model call ends")
 METRIC_WASTED_TOKENS: Final = Metric("loopeval.wasted_tokens", "{token}", "Tokens of wasted iterations")
+METRIC_JUDGE_TOKENS: Final = Metric(
+    "loopeval.judge_tokens", "{token}", "Tokens of judges, as each of their model calls ends"
+)
+METRIC_COST: Final = Metric("loopeval.cost", "USD", "Cost of model calls whose price is known, as each ends")
+METRIC_JUDGE_COST: Final = Metric(
+    "loopeval.judge_cost", "USD", "Cost of the model calls of judges whose price is known, as each ends"
+)
+METRIC_WASTED_COST: Final = Metric("loopeval.wasted_cost", "USD", "Cost of wasted iterations")
+METRIC_TOKEN_BUDGET_EXCEEDED: Final = Metric(
+    "loopeval.token_budget.exceeded", "{run}", "Runs that went over their token budget, added when they do"
+)
+METRIC_RUN_TOKEN_BUDGET_RATIO: Final = Metric(
+    "loopeval.run.token_budget_ratio", "1", "Tokens of a run over its token budget"
+)
 METRIC_RUN_OPEN: Final = Metric("loopeval.run.open", "{run}", "Runs in progress")
 METRIC_RUN_IDLE_MAX: Final = Metric(
     "loopeval.run.idle_max", "s", "Longest time since anything happened in a run in progress"

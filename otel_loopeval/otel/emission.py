@@ -14,6 +14,7 @@ from otel_loopeval.otel.options import EVENTS_LOG, EVENTS_SPAN, captures_content
 
 if TYPE_CHECKING:
     from otel_loopeval.runs.run import IterationState, LoopRun
+    from otel_loopeval.runs.usage import Spending
     from otel_loopeval.runs.verdict import Verdict
 
 Attributes = dict[str, Any]
@@ -24,6 +25,19 @@ _OPERATION_OF_MODE = {
     semconv.MODE_GOAL: semconv.OPERATION_INVOKE_AGENT,
     semconv.MODE_AGENT: semconv.OPERATION_INVOKE_AGENT,
 }
+
+
+_RUN_SPENDING = (semconv.RUN_TOKENS_INPUT, semconv.RUN_TOKENS_OUTPUT, semconv.RUN_COST_USD)
+_JUDGE_SPENDING = (
+    semconv.RUN_JUDGE_TOKENS_INPUT,
+    semconv.RUN_JUDGE_TOKENS_OUTPUT,
+    semconv.RUN_JUDGE_COST_USD,
+)
+_ITERATION_SPENDING = (
+    semconv.ITERATION_TOKENS_INPUT,
+    semconv.ITERATION_TOKENS_OUTPUT,
+    semconv.ITERATION_COST_USD,
+)
 
 
 def start_attributes(run: "LoopRun") -> Attributes:
@@ -90,14 +104,24 @@ def health_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:
         attributes[semconv.HEALTH_DOOM_LOOP_KINDS] = verdict.doom_loop_kinds
     attributes[semconv.HEALTH_REASONING] = health.reasoning
     attributes[semconv.HEALTH_EVIDENCE] = run.evidence
-    if run.input_tokens or run.output_tokens:
-        attributes[semconv.RUN_TOKENS_INPUT] = run.input_tokens
-        attributes[semconv.RUN_TOKENS_OUTPUT] = run.output_tokens
+    if run.spending is not None:
+        _add_spending(attributes, run.spending, _RUN_SPENDING)
         if verdict.wasted_tokens:
             attributes[semconv.HEALTH_WASTED_TOKENS] = verdict.wasted_tokens
+            if verdict.wasted_cost_usd is not None:
+                attributes[semconv.HEALTH_WASTED_COST_USD] = verdict.wasted_cost_usd
+    if run.judge_spending is not None:
+        _add_spending(attributes, run.judge_spending, _JUDGE_SPENDING)
     if verdict.over_token_budget is not None:
         attributes[semconv.HEALTH_OVER_TOKEN_BUDGET] = verdict.over_token_budget
     return attributes
+
+
+def _add_spending(attributes: Attributes, spending: "Spending", names: tuple[str, str, str]) -> None:
+    attributes[names[0]] = spending.input_tokens
+    attributes[names[1]] = spending.output_tokens
+    if spending.cost_usd is not None:
+        attributes[names[2]] = spending.cost_usd
 
 
 def iteration_attributes(
@@ -112,9 +136,8 @@ def iteration_attributes(
             attributes[semconv.ITERATION_SCORE_DELTA] = delta
     if findings is not None:
         attributes[semconv.ITERATION_FINDINGS_COUNT] = findings
-    if iteration.input_tokens or iteration.output_tokens:
-        attributes[semconv.ITERATION_TOKENS_INPUT] = iteration.input_tokens
-        attributes[semconv.ITERATION_TOKENS_OUTPUT] = iteration.output_tokens
+    if iteration.spending is not None:
+        _add_spending(attributes, iteration.spending, _ITERATION_SPENDING)
     return attributes
 
 

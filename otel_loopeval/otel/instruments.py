@@ -17,6 +17,7 @@ from otel_loopeval.otel import errors
 if TYPE_CHECKING:
     from otel_loopeval.health.guards import GuardEvent
     from otel_loopeval.runs.run import LoopRun
+    from otel_loopeval.runs.usage import Spent
     from otel_loopeval.runs.verdict import Verdict
 
 MAX_AGENTS = 100
@@ -30,6 +31,7 @@ Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
 _ITERATIONS = (1, 2, 3, 5, 8, 13, 25)
 _SECONDS = (1, 10, 60, 600, 3_600, 86_400, 604_800)
+_BUDGET_RATIO = (0.5, 1.0, 2.0, 5.0)
 _RATIO = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25)
 
 
@@ -69,6 +71,12 @@ class Instruments:
         self._wasted = counter(semconv.METRIC_ITERATIONS_WASTED)
         self._tokens = counter(semconv.METRIC_TOKENS)
         self._wasted_tokens = counter(semconv.METRIC_WASTED_TOKENS)
+        self._judge_tokens = counter(semconv.METRIC_JUDGE_TOKENS)
+        self._cost = counter(semconv.METRIC_COST)
+        self._judge_cost = counter(semconv.METRIC_JUDGE_COST)
+        self._wasted_cost = counter(semconv.METRIC_WASTED_COST)
+        self._budget_exceeded = counter(semconv.METRIC_TOKEN_BUDGET_EXCEEDED)
+        self._run_token_budget_ratio = histogram(semconv.METRIC_RUN_TOKEN_BUDGET_RATIO, _BUDGET_RATIO)
         self._evicted = counter(semconv.METRIC_TRACKER_EVICTED_RUNS)
         self._late_spans = counter(semconv.METRIC_TRACKER_LATE_SPANS)
         self._run_iterations = histogram(semconv.METRIC_RUN_ITERATIONS, _ITERATIONS)
@@ -92,8 +100,15 @@ class Instruments:
         """A run began."""
         self._runs_started.add(1, self._attributes(run), context)
 
-    def ended(self, run: "LoopRun", verdict: "Verdict", error_type: str | None, context: Context) -> None:
-        """A run ended."""
+    def ended(
+        self,
+        run: "LoopRun",
+        verdict: "Verdict",
+        error_type: str | None,
+        context: Context,
+        token_budget: int | None = None,
+    ) -> None:
+        """A run ended; ``token_budget`` is what it was judged by, if it had any."""
         base = self._attributes(run)
         attributes = dict(base)
         attributes[semconv.RUN_OUTCOME] = verdict.outcome
@@ -118,6 +133,12 @@ class Instruments:
             self._wasted.add(verdict.health.wasted_iterations, base, context)
         if verdict.wasted_tokens:
             self._wasted_tokens.add(verdict.wasted_tokens, base, context)
+        if verdict.wasted_cost_usd:
+            self._wasted_cost.add(verdict.wasted_cost_usd, base, context)
+        if token_budget:
+            self._run_token_budget_ratio.record(
+                (run.input_tokens + run.output_tokens) / token_budget, base, context
+            )
 
     def guard_event(
         self, run: "LoopRun | None", event: "GuardEvent", context: Context, *, fired: bool
@@ -131,12 +152,22 @@ class Instruments:
             # Another dictionary: older SDKs keep the one that they were given.
             self._doom_loops.add(1, {**attributes, semconv.GUARD_SOURCE: event.source}, context)
 
-    def tokens(self, run: "LoopRun", tokens: tuple[int, int], context: Context) -> None:
+    def spent(self, run: "LoopRun", spent: "Spent", context: Context) -> None:
         """A model call inside a run ended."""
         base = self._attributes(run)
-        for token_type, count in zip((semconv.TOKEN_INPUT, semconv.TOKEN_OUTPUT), tokens, strict=True):
+        tokens, cost = (self._judge_tokens, self._judge_cost) if spent.judging else (self._tokens, self._cost)
+        for token_type, count in (
+            (semconv.TOKEN_INPUT, spent.usage.input_tokens),
+            (semconv.TOKEN_OUTPUT, spent.usage.output_tokens),
+        ):
             if count:
-                self._tokens.add(count, {**base, semconv.GEN_AI_TOKEN_TYPE: token_type}, context)
+                tokens.add(count, {**base, semconv.GEN_AI_TOKEN_TYPE: token_type}, context)
+        if spent.cost_usd:
+            cost.add(spent.cost_usd, base, context)
+
+    def over_budget(self, run: "LoopRun", context: Context) -> None:
+        """A run went over its token budget."""
+        self._budget_exceeded.add(1, self._attributes(run), context)
 
     def iteration(
         self, run: "LoopRun", duration_s: float, score_ratio: float | None, context: Context

@@ -24,7 +24,7 @@ from otel_loopeval.otel.node import EMPTY_CONTEXT, Node, fails, outcome_of
 from otel_loopeval.otel.pipeline import Pipeline, open_spans
 from otel_loopeval.runs.dialects.own import root_name
 from otel_loopeval.runs.run import IterationState, LoopRun
-from otel_loopeval.runs.verdict import effective_threshold
+from otel_loopeval.runs.verdict import effective_threshold, effective_token_budget
 
 if TYPE_CHECKING:
     from otel_loopeval.detect import ModelOutput, Observation, ToolCall, UserMessage
@@ -247,7 +247,8 @@ class Run(Node):
         try:
             if verdict is not None:
                 error_type = emission.error_type(error) if failed and error is not None else None
-                self.pipeline.instruments.ended(state, verdict, error_type, context)
+                budget = effective_token_budget(state, self.pipeline.tracker.policy)
+                self.pipeline.instruments.ended(state, verdict, error_type, context, budget)
                 print_verdict(self.pipeline, state, verdict)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("run.count", problem)

@@ -25,6 +25,9 @@ class Node:
 
     __slots__ = ("context", "span", "span_id")
 
+    judging = False
+    """Whether what goes on inside it is a judge's work."""
+
     def __init__(self) -> None:
         self.span: Span | None = None
         self.span_id: int | None = None

@@ -8,13 +8,14 @@ from opentelemetry.sdk.trace import ReadableSpan, Span
 from opentelemetry.trace import NonRecordingSpan, StatusCode, set_span_in_context
 
 from otel_loopeval import semconv
-from otel_loopeval.otel import _sdk, doom, emission
+from otel_loopeval.otel import _sdk, doom, emission, spending
 from otel_loopeval.otel.console import print_verdict
 from otel_loopeval.otel.options import Options, check_provider
 from otel_loopeval.otel.pipeline import Pipeline, open_spans
 from otel_loopeval.runs import reconstruct
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.usage import read_usage
+from otel_loopeval.runs.verdict import effective_token_budget
 
 if TYPE_CHECKING:
     from otel_loopeval.runs.reconstruct import Node
@@ -114,7 +115,11 @@ class LoopHealthProcessor(_sdk.Hooks):
         context = _context_of(span)
         error = attributes.get(semconv.ERROR_TYPE)
         self._pipeline.instruments.ended(
-            ending.run, ending.verdict, error if isinstance(error, str) else None, context
+            ending.run,
+            ending.verdict,
+            error if isinstance(error, str) else None,
+            context,
+            effective_token_budget(ending.run, self._pipeline.tracker.policy),
         )
         for event, fired in ending.guard_events:
             doom.announce(self._pipeline, ending.run, event, context, fired=fired)
@@ -128,24 +133,24 @@ class LoopHealthProcessor(_sdk.Hooks):
             return
         if isinstance(node, reconstruct.SpanNode):
             with self._pipeline.tracker.lock:
-                ending = reconstruct.end_inside(node, neutral_span(span))
+                ending = reconstruct.end_inside(node, neutral_span(span), self._pipeline.tracker.price)
             for event, fired in ending.guard_events:
                 doom.announce(self._pipeline, run, event, _context_of(span), fired=fired)
-            tokens = ending.tokens
+            if ending.spent is not None:
+                spending.announce(self._pipeline, run, ending.spent, _context_of(span))
         else:
             # All that such a span can tell of a run which its owner feeds is its tokens. Its parent matters
             # where that may tell the same tokens again; the owner's own spans never do.
             context, parent = span.context, span.parent
-            usage = read_usage(_sdk.attributes_of(span))
-            with self._pipeline.tracker.lock:
-                tokens = run.account_span(
-                    0 if context is None else context.span_id,
-                    None if parent is None or parent.span_id == node.span_id else parent.span_id,
-                    usage,
-                    node.iteration_state,
-                )
-        if tokens is not None:
-            self._pipeline.instruments.tokens(run, tokens, _context_of(span))
+            spending.count_span(
+                self._pipeline,
+                node,
+                0 if context is None else context.span_id,
+                None if parent is None or parent.span_id == node.span_id else parent.span_id,
+                read_usage(_sdk.attributes_of(span)),
+                span.end_time or 0,
+                _context_of(span),
+            )
 
 
 def _context_of(span: Any) -> Context:

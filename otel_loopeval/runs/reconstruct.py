@@ -11,7 +11,7 @@ from otel_loopeval.runs.dialects import own
 from otel_loopeval.runs.run import IterationState, LoopRun
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.tracker import Tracker
-from otel_loopeval.runs.usage import read_usage
+from otel_loopeval.runs.usage import Price, Spent, read_usage
 from otel_loopeval.runs.verdict import Verdict
 
 
@@ -33,6 +33,11 @@ class Node(Protocol):
         """Id of the span that opened it; None where that is not recorded."""
         ...
 
+    @property
+    def judging(self) -> bool:
+        """Whether what goes on inside it is a judge's work."""
+        ...
+
 
 @dataclass(slots=True)
 class SpanNode:
@@ -42,11 +47,13 @@ class SpanNode:
         state: The run.
         iteration_state: The iteration, or None for the run itself.
         span_id: The span that opened it.
+        judging: Whether it is a judge at work in the iteration.
     """
 
     state: LoopRun
     iteration_state: IterationState | None
     span_id: int
+    judging: bool = False
 
 
 class Ending(NamedTuple):
@@ -55,7 +62,7 @@ class Ending(NamedTuple):
     run: LoopRun
     verdict: Verdict | None
     guard_events: list[tuple[GuardEvent, bool]]
-    tokens: tuple[int, int] | None
+    spent: Spent | None
 
 
 class Replayed(NamedTuple):
@@ -95,25 +102,36 @@ def begin(
     """
     if own.is_root(name):
         run = own.open_run(name, attributes, start_ns, None if parent is None else parent.state)
+        run.serves_judge = parent is not None and parent.judging
         tracker.start(run)
         return SpanNode(run, None, span_id)
     if own.is_iteration(name) and isinstance(parent, SpanNode) and parent.iteration_state is None:
         iteration = own.open_iteration(parent.state, attributes, start_ns)
         return SpanNode(parent.state, iteration, span_id)
+    if own.is_evaluation(name) and isinstance(parent, SpanNode) and parent.iteration_state is not None:
+        return SpanNode(parent.state, parent.iteration_state, span_id, judging=True)
     return None
 
 
-def end_inside(node: Node, span: SpanData) -> Ending:
+def end_inside(node: Node, span: SpanData, price: Price | None = None) -> Ending:
     """A span inside a run has ended: take its scores, guard events and tokens."""
     run = node.state
     iteration = node.iteration_state
     guard_events: list[tuple[GuardEvent, bool]] = []
     if isinstance(node, SpanNode):
-        if iteration is not None and node.span_id == span.span_id:
+        if iteration is not None and node.span_id == span.span_id and not node.judging:
             own.close_iteration(run, iteration, span)
         guard_events = own.read_guard_events(run, span.events)
-    tokens = run.account_span(span.span_id, span.parent_id, read_usage(span.attributes), iteration)
-    return Ending(run, None, guard_events, tokens)
+    spent = run.account_span(
+        span.span_id,
+        span.parent_id,
+        read_usage(span.attributes),
+        iteration,
+        ended_ns=span.end_ns,
+        price=price,
+        judging=node.judging,
+    )
+    return Ending(run, None, guard_events, spent)
 
 
 def end_root(
@@ -167,7 +185,7 @@ def replay(spans: Iterable[SpanData], tracker: Tracker) -> list[Replayed]:
             if ending.verdict is not None:
                 endings.append(Replayed(ending.run, ending.verdict, span))
         else:
-            end_inside(node, span)
+            end_inside(node, span, tracker.price)
     for node in orphans.values():
         verdict = tracker.finish(node.state, node.state.active_ns, outcome=semconv.OUTCOME_INCOMPLETE)
         if verdict is not None:

@@ -11,6 +11,7 @@ from typing import Any
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
 from otel_loopeval.health.wire import encodable
+from otel_loopeval.runs.usage import Price, Spending, Spent, Usage
 
 MAX_ITERATIONS_KEPT = 10_000
 """Iterations of one run whose scores are kept: the first and the last; those between are counted only."""
@@ -27,18 +28,26 @@ class IterationState:
         number: Number of the iteration, from 1.
         score: Its score, or None while (or if) it has none.
         started_ns: When it began, in nanoseconds since the epoch.
-        input_tokens: Input tokens of the model calls inside it.
-        output_tokens: Output tokens of the model calls inside it.
+        spending: What the model calls inside it used, its judges' not; None where there were none.
     """
 
-    __slots__ = ("input_tokens", "number", "output_tokens", "score", "started_ns")
+    __slots__ = ("number", "score", "spending", "started_ns")
 
     def __init__(self, number: int, started_ns: int) -> None:
         self.number = number
         self.started_ns = started_ns
         self.score: float | None = None
-        self.input_tokens = 0
-        self.output_tokens = 0
+        self.spending: Spending | None = None
+
+    @property
+    def input_tokens(self) -> int:
+        """Input tokens of the model calls inside it, its judges' not."""
+        return 0 if self.spending is None else self.spending.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        """Output tokens of the model calls inside it, its judges' not."""
+        return 0 if self.spending is None else self.spending.output_tokens
 
 
 class LoopRun:
@@ -67,8 +76,10 @@ class LoopRun:
         interventions: How many guard events there were, kept or not.
         own_doom_loop: Whether a doom loop fired in it.
         child_doom_loop: Whether a doom loop fired in a run inside it.
-        input_tokens: Input tokens of the model calls inside it and inside its child runs.
-        output_tokens: Output tokens, likewise.
+        spending: What the model calls inside it and inside its child runs used; None where there were none.
+        judge_spending: What its judges used, likewise.
+        serves_judge: Whether the run is a part of a judge's work: around it, all that it uses is the judge's.
+        budget_exceeded: Whether it was told that the run went over its token budget.
         success: The loop's own verdict, or None where it has none.
         completion_reason: The framework's own word for why the loop ended.
         outcome: How it ended, once it has, or what its owner declared in advance.
@@ -83,6 +94,7 @@ class LoopRun:
         "_streaks",
         "active_ns",
         "agent",
+        "budget_exceeded",
         "child_doom_loop",
         "closed",
         "completion_reason",
@@ -93,17 +105,18 @@ class LoopRun:
         "framework",
         "guard_events",
         "id",
-        "input_tokens",
         "interventions",
         "iterations",
+        "judge_spending",
         "max_iterations",
         "max_wasted_iterations",
         "mode",
         "outcome",
-        "output_tokens",
         "own_doom_loop",
         "owner",
         "parent",
+        "serves_judge",
+        "spending",
         "started_ns",
         "success",
         "threshold",
@@ -124,6 +137,7 @@ class LoopRun:
         conversation_id: str | None = None,
         max_wasted_iterations: int | None = None,
         token_budget: int | None = None,
+        serves_judge: bool = False,
     ) -> None:
         # As span ids are made: a system call would cost more.
         self.id = encodable(run_id) if run_id else f"{getrandbits(64):016x}"
@@ -149,8 +163,10 @@ class LoopRun:
         self.owner: Any = None
         self.own_doom_loop = False
         self.child_doom_loop = False
-        self.input_tokens = 0
-        self.output_tokens = 0
+        self.spending: Spending | None = None
+        self.judge_spending: Spending | None = None
+        self.serves_judge = serves_judge
+        self.budget_exceeded = False
         self._streaks: set[object] | None = None
         self._accounted: set[int] | None = None
 
@@ -158,6 +174,16 @@ class LoopRun:
     def doom_loop_fired(self) -> bool:
         """Whether a doom loop fired in this run or in a run inside it."""
         return self.own_doom_loop or self.child_doom_loop
+
+    @property
+    def input_tokens(self) -> int:
+        """Input tokens of the model calls inside it and inside its child runs, its judges' not."""
+        return 0 if self.spending is None else self.spending.input_tokens
+
+    @property
+    def output_tokens(self) -> int:
+        """Output tokens of the model calls inside it and inside its child runs, its judges' not."""
+        return 0 if self.spending is None else self.spending.output_tokens
 
     @property
     def iteration_count(self) -> int:
@@ -218,25 +244,46 @@ class LoopRun:
             ancestor = ancestor.parent
         return True
 
-    def add_tokens(self, iteration: IterationState | None, input_tokens: int, output_tokens: int) -> None:
-        """Count the tokens of one model call, here and in the runs around this one."""
-        if iteration is not None:
-            iteration.input_tokens += input_tokens
-            iteration.output_tokens += output_tokens
+    def spend(
+        self, iteration: IterationState | None, usage: Usage, cost_usd: float | None, *, judging: bool = False
+    ) -> None:
+        """Count one model call, here and in the runs around this one.
+
+        Args:
+            iteration: The iteration that it is in.
+            usage: What it used.
+            cost_usd: What it cost in USD, or None where that is unknown.
+            judging: Whether a judge made it: its tokens are counted apart, and in no iteration.
+        """
+        if iteration is not None and not judging:
+            if iteration.spending is None:
+                iteration.spending = Spending()
+            iteration.spending.add(usage, cost_usd)
         run: LoopRun | None = self
         while run is not None:
-            run.input_tokens += input_tokens
-            run.output_tokens += output_tokens
+            if judging:
+                if run.judge_spending is None:
+                    run.judge_spending = Spending()
+                run.judge_spending.add(usage, cost_usd)
+            else:
+                if run.spending is None:
+                    run.spending = Spending()
+                run.spending.add(usage, cost_usd)
+            judging = judging or run.serves_judge
             run = run.parent
 
     def account_span(
         self,
         span_id: int,
         parent_id: int | None,
-        usage: tuple[int, int] | None,
+        usage: Usage | None,
         iteration: IterationState | None,
-    ) -> tuple[int, int] | None:
-        """Count the tokens that a span inside the run reports, if no span inside it reported them.
+        *,
+        ended_ns: int = 0,
+        price: Price | None = None,
+        judging: bool = False,
+    ) -> Spent | None:
+        """Count what a span inside the run reports to have used, if no span inside it reported it.
 
         Wrappers repeat the usage of the call they wrap, and an agent's span sums up its calls: tokens
         count where they are reported first, which is innermost, since inner spans end first.
@@ -244,25 +291,30 @@ class LoopRun:
         Args:
             span_id: The span that ended.
             parent_id: Its parent.
-            usage: Its input and output tokens, or None where it reports none.
+            usage: What it reports, or None where it reports nothing.
             iteration: The iteration that it is in.
+            ended_ns: When it ended, in nanoseconds since the epoch.
+            price: Tells what a call cost; None where nobody knows.
+            judging: Whether a judge made the call.
 
         Returns:
-            The input and output tokens that were counted, or None.
+            What was counted, or None.
         """
         accounted = self._accounted
+        spent = None
         if accounted is not None and span_id in accounted:
             accounted.discard(span_id)
-            usage = None
         elif usage is None:
             return None
         else:
-            self.add_tokens(iteration, *usage)
+            cost_usd = None if price is None else price(usage, ended_ns)
+            self.spend(iteration, usage, cost_usd, judging=judging)
+            spent = Spent(usage, cost_usd, judging)
             if accounted is None:
                 accounted = self._accounted = set()
         if parent_id is not None and len(accounted) < _MAX_WRAPPERS_KEPT:
             accounted.add(parent_id)
-        return usage
+        return spent
 
     def stamp(self, event: GuardEvent, now_ns: int, iteration: IterationState | None) -> GuardEvent:
         """The event with its time and iteration filled in, where it brought none."""

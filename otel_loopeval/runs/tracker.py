@@ -10,6 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from otel_loopeval.runs.run import LoopRun
+from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy, Verdict, judge
 
 DEFAULT_MAX_RUNS = 20_000
@@ -31,6 +32,7 @@ class Tracker:
         max_idle_s: Seconds without news after which a run may be evicted; None for no limit, since a
             run may wait for days.
         on_evict: Called with each evicted run and the reason, outside the lock.
+        price: Tells what a model call cost; None where nobody knows.
     """
 
     def __init__(
@@ -40,8 +42,10 @@ class Tracker:
         max_runs: int = DEFAULT_MAX_RUNS,
         max_idle_s: float | None = None,
         on_evict: Callable[[LoopRun, str], None] | None = None,
+        price: Price | None = None,
     ) -> None:
         self.policy = policy or Policy()
+        self.price = price
         self._max_runs = max_runs
         self._max_idle_ns = None if max_idle_s is None else int(max_idle_s * 1e9)
         self._next_sweep_ns = 0

@@ -42,7 +42,8 @@ class Verdict(NamedTuple):
         final_score: Score of the last scored iteration, or None.
         best_score: Highest score, or None.
         best_iteration: Number of the iteration with the highest score, or None.
-        wasted_tokens: Tokens of the wasted iterations.
+        wasted_tokens: Tokens of the wasted iterations; None where no iteration has any.
+        wasted_cost_usd: Their cost in USD; None where it is unknown.
         over_token_budget: Whether it used more tokens than its budget; None without a budget.
     """
 
@@ -55,7 +56,8 @@ class Verdict(NamedTuple):
     final_score: float | None
     best_score: float | None
     best_iteration: int | None
-    wasted_tokens: int
+    wasted_tokens: int | None
+    wasted_cost_usd: float | None
     over_token_budget: bool | None
 
     @property
@@ -74,6 +76,11 @@ def effective_threshold(run: LoopRun, policy: Policy) -> float:
     if run.threshold is not None:
         return run.threshold
     return semconv.DEFAULT_THRESHOLD if policy.threshold is None else policy.threshold
+
+
+def effective_token_budget(run: LoopRun, policy: Policy) -> int | None:
+    """The token budget of a run: its own, else the policy's, else none."""
+    return policy.token_budget if run.token_budget is None else run.token_budget
 
 
 def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
@@ -122,13 +129,13 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
             total_duration_s=duration_s,
             max_wasted_iterations=max_wasted,
         )
-    budget = policy.token_budget if run.token_budget is None else run.token_budget
-    over_budget = None if budget is None else run.input_tokens + run.output_tokens > budget
+    budget = effective_token_budget(run, policy)
+    over_budget = None if budget is None else run.spending is not None and run.spending.tokens > budget
     if over_budget:
         health.success = False
         health.reasoning += " Over the token budget."
     decided = outcome not in semconv.OUTCOMES_WITHOUT_VERDICT
-    wasted = health.wasted_iterations
+    wasted_tokens, wasted_cost_usd = _waste(iterations, health.wasted_iterations)
     return Verdict(
         outcome=outcome,
         health=health,
@@ -139,9 +146,25 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
         final_score=final_score,
         best_score=best_score,
         best_iteration=None if best is None else best.number,
-        wasted_tokens=sum(i.input_tokens + i.output_tokens for i in iterations[-wasted:]) if wasted else 0,
+        wasted_tokens=wasted_tokens,
+        wasted_cost_usd=wasted_cost_usd,
         over_token_budget=over_budget,
     )
+
+
+def _waste(iterations: list[IterationState], wasted: int) -> tuple[int | None, float | None]:
+    """The tokens of the wasted iterations, the last ones, and their cost; None where it is unknown."""
+    if all(iteration.spending is None for iteration in iterations):
+        return None, None
+    tokens, cost_usd = 0, 0.0
+    unpriced = False
+    for iteration in iterations[-wasted:] if wasted else ():
+        spending = iteration.spending
+        if spending is not None:
+            tokens += spending.tokens
+            cost_usd += spending.known_cost_usd
+            unpriced = unpriced or spending.unpriced
+    return tokens, None if unpriced else cost_usd
 
 
 def _in_order(iterations: list[IterationState]) -> list[IterationState]:

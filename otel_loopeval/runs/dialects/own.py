@@ -41,6 +41,11 @@ def is_iteration(name: str) -> bool:
     return name == semconv.SPAN_ITERATION
 
 
+def is_evaluation(name: str) -> bool:
+    """Whether a span of this name, inside an iteration, is a judge at work."""
+    return name == semconv.SPAN_EVALUATE
+
+
 def open_run(name: str, attributes: Mapping[str, Any], start_ns: int, parent: LoopRun | None) -> LoopRun:
     """Begin a run from its root span.
 
