@@ -23,7 +23,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "runs": SHARED | {"detect", "health"},
     "evaluation": frozenset(),
     # edges
-    "otel": SHARED | {"runs", "detect", "health", "evaluation"},
+    "pricing": SHARED | {"runs"},
+    "otel": SHARED | {"pricing", "runs", "detect", "health", "evaluation"},
     "instrumentation": SHARED | {"otel", "runs", "detect", "health", "evaluation"},
     "otlp": SHARED | {"runs", "detect", "health"},
     "sources": SHARED | {"otlp", "runs", "detect", "health"},

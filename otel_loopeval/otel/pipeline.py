@@ -14,6 +14,7 @@ from otel_loopeval import semconv
 from otel_loopeval.otel import _sdk, errors, lifecycle
 from otel_loopeval.otel.instruments import Instruments
 from otel_loopeval.otel.options import Options
+from otel_loopeval.pricing import known_prices
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.version import __version__
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from otel_loopeval.runs.reconstruct import Node
 
 _ROOM = 20_000
+
+_KNOWN_PRICES = known_prices()
+_PRICE = None if _KNOWN_PRICES is None else errors.guarded("pricing")(_KNOWN_PRICES)
 
 
 class OpenSpans(dict[int, "Node"]):
@@ -93,6 +97,7 @@ class Pipeline:
             max_runs=options.max_open_runs,
             max_idle_s=options.max_idle_s,
             on_evict=self._on_evict,
+            price=_PRICE,
         )
         self.configure(options, meter_provider, logger_provider)
 
