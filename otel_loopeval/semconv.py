@@ -89,6 +89,10 @@ RUN_TOKENS_INPUT: Final = "loopeval.run.tokens.input"
 """Input tokens of the run, its child runs included."""
 RUN_TOKENS_OUTPUT: Final = "loopeval.run.tokens.output"
 """Output tokens of the run, its child runs included."""
+RUN_STAGE: Final = "loopeval.run.stage"
+"""The framework's own word for the stage in which an autonomous run ended (PraisonAI: `direct`, `heuristic`, `planned`, `autonomous`)."""
+RUN_TURNS_USED: Final = "loopeval.run.turns_used"
+"""Turns that the judge of a goal loop has gated, those of the runs that this one resumed included."""
 
 HEALTH_PASSED: Final = "loopeval.health.passed"
 """The verdict: converged, no doom loop, waste within bounds."""
@@ -151,9 +155,14 @@ ITERATION_TOKENS_OUTPUT: Final = "loopeval.iteration.tokens.output"
 """Output tokens of the iteration."""
 ITERATION_COST_USD: Final = "loopeval.iteration.cost_usd"
 """Cost of the iteration's tokens in USD; absent where any of it is unknown."""
+ITERATION_STAGE: Final = "loopeval.iteration.stage"
+"""The framework's own word for the stage of an autonomous run that a turn was in."""
 
 ERROR_TYPE: Final = "error.type"
-"""Qualified class name of the exception that ended the span."""
+"""Qualified class name of the exception that ended the span; `judge_unavailable` or `judge_unreadable` where a judge failed without one, `_OTHER` where a framework does not tell it."""
+ERROR_JUDGE_UNAVAILABLE: Final = "judge_unavailable"
+ERROR_JUDGE_UNREADABLE: Final = "judge_unreadable"
+ERROR_OTHER: Final = "_OTHER"
 
 # --- Guard events -------------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ TYPES = {
         "loopeval.run.token_budget",
         "loopeval.run.tokens.input",
         "loopeval.run.tokens.output",
+        "loopeval.run.turns_used",
     },
     "double": {
         "gen_ai.evaluation.score.value",
