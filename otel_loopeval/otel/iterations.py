@@ -13,6 +13,7 @@ from opentelemetry.trace import INVALID_SPAN, Span
 from otel_loopeval import semconv
 from otel_loopeval.otel import _sdk, emission, stepping
 from otel_loopeval.otel.errors import swallow, warn_once
+from otel_loopeval.otel.judging import Judging
 from otel_loopeval.otel.node import EMPTY_CONTEXT, Node, fails, leave
 from otel_loopeval.otel.pipeline import open_spans
 from otel_loopeval.runs.run import IterationState, LoopRun
@@ -93,6 +94,14 @@ class Iteration(Node):
     def __call__(self, function: F) -> F:
         """Decorate a function: every call is an iteration of the run that it is called in."""
         return stepping.decorate(function, functools.partial(_begin, self._number))
+
+    def evaluating(self) -> Judging:
+        """Follow the judging of this iteration's output: ``with it.evaluating(): it.score = judge(output)``.
+
+        It becomes a span ``evaluate`` under the iteration, and the tokens of the model calls inside it are
+        told apart from the agent's. A context manager, ``with`` or ``async with``, for one use.
+        """
+        return Judging(self)
 
     @property
     def state(self) -> LoopRun:

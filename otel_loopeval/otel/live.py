@@ -20,9 +20,11 @@ from otel_loopeval.otel import _sdk, doom, emission
 from otel_loopeval.otel.console import print_verdict
 from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.iterations import Iteration
+from otel_loopeval.otel.judging import Judging
 from otel_loopeval.otel.node import EMPTY_CONTEXT, Node, fails, outcome_of
 from otel_loopeval.otel.pipeline import Pipeline, open_spans
 from otel_loopeval.runs.dialects.own import root_name
+from otel_loopeval.runs.resume import Segment, token_of
 from otel_loopeval.runs.run import IterationState, LoopRun
 from otel_loopeval.runs.verdict import effective_threshold, effective_token_budget
 
@@ -67,7 +69,7 @@ class Run(Node):
         self.tracer: Any = None
         self._detector: Any = None
         self.recorded_error = 0  # id of the error that was recorded last: the error itself holds frames
-        self.subject: Any = None  # the loop object that runs, for instrumentations
+        self.subject: Any = None  # what an instrumentation knows of it: instrumentation.shapes.Driven
         state.owner = self
 
     # What the program may look at and set ------------------------------------------------------------
@@ -123,19 +125,47 @@ class Run(Node):
     def iteration(self) -> Iteration | None:
         """The iteration that is going on here, or None."""
         node = get_current().get(_sdk.RUN_KEY)
+        if isinstance(node, Judging):
+            node = node.iteration
         if isinstance(node, Iteration) and node.run is self:
             return node
         return self.open_iterations[-1] if self.open_iterations else None
 
-    @guarded("run.paused")
-    def paused(self, reason: str | None = None) -> None:
+    @property
+    @guarded("run.resume_token", "")
+    def resume_token(self) -> str:
+        """What another segment of this run needs to go on with it: ``loop(..., resume=token)``.
+
+        A line of JSON with what the run has done so far (numbers and identifiers, no content) and where
+        its root span is. Empty after an error of ours.
+        """
+        context = None if self.span is None else self.span.get_span_context()
+        trace_id, span_id = (0, 0) if context is None else (context.trace_id, context.span_id)
+        return token_of(self.state, time_ns(), trace_id, span_id)
+
+    def paused(self, reason: str | None = None) -> str:
         """Declare that the run ends now but is not finished: it waits for an approval or a resume.
 
         Args:
             reason: Why, of low cardinality; it becomes ``loopeval.run.completion_reason``.
+
+        Returns:
+            The :attr:`resume_token`, as of now: call this when the last iteration before the pause is over.
         """
+        self._declare_paused(reason)
+        return self.resume_token
+
+    @guarded("run.paused")
+    def _declare_paused(self, reason: str | None) -> None:
         self.state.outcome = semconv.OUTCOME_PAUSED
         self.state.completion_reason = None if reason is None else encodable(str(reason))
+
+    @property
+    @guarded("run.over_token_budget", default=None)
+    def over_token_budget(self) -> bool | None:
+        """Whether the run has used more tokens than its budget; None without a budget."""
+        budget = effective_token_budget(self.state, self.pipeline.tracker.policy)
+        return None if budget is None else self.state.input_tokens + self.state.output_tokens > budget
 
     def stop(self, stop: StopLoop | None = None) -> None:
         """Make the loop end at its next seam, by raising ``StopLoop`` there."""
@@ -182,8 +212,12 @@ class Run(Node):
         """None: a run is no iteration."""
         return None
 
-    def begin(self) -> None:
-        """Start following the run, and its span."""
+    def begin(self, before: Segment | None = None) -> None:
+        """Start following the run, and its span.
+
+        Args:
+            before: The segment of the run that this one goes on from.
+        """
         state = self.state
         try:
             self.tracer = self.pipeline.tracer(self.scope)
@@ -193,6 +227,7 @@ class Run(Node):
                 get_current(),
                 emission.start_attributes(state),
                 state.started_ns,
+                None if before is None else emission.links_to(before.trace_id, before.span_id),
             )
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("run.begin", error)
