@@ -1,7 +1,8 @@
 """One ``TracesData`` object (``ExportTraceServiceRequest`` is the same) → neutral spans."""
 
+from collections.abc import Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.values import (
@@ -16,10 +17,22 @@ from otel_loopeval.otlp.values import (
 )
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 
-_TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
-_STATUS_ERROR = 2
-_STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": _STATUS_ERROR}
+TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
+STATUS_ERROR = 2
+STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": STATUS_ERROR}
 _OTHER_SIGNALS = ("resourceLogs", "resourceMetrics", "resourceProfiles")
+
+
+class _Emitter(NamedTuple):
+    """What the spans of one list have in common."""
+
+    resource: Mapping[str, Any]
+    scope: str
+
+
+class _Status(NamedTuple):
+    error: bool
+    message: str
 
 
 def read_traces(document: Any) -> list[SpanData]:
@@ -38,38 +51,53 @@ def read_traces(document: Any) -> list[SpanData]:
 
 
 def _resource_spans(value: Any) -> list[SpanData]:
+    resource_spans = read_object(value)
+    resource = read_field(resource_spans, "resource", _resource)
     return _flat(
-        read_field(read_object(value), "scopeSpans", lambda scopes: read_items(scopes, _scope_spans))
+        read_field(
+            resource_spans,
+            "scopeSpans",
+            lambda scopes: read_items(scopes, lambda scope: _scope_spans(scope, resource)),
+        )
     )
 
 
-def _scope_spans(value: Any) -> list[SpanData]:
+def _scope_spans(value: Any, resource: Mapping[str, Any]) -> list[SpanData]:
     scope_spans = read_object(value)
-    scope = read_field(scope_spans, "scope", _scope_name)
-    return read_field(scope_spans, "spans", lambda spans: read_items(spans, lambda span: _span(span, scope)))
+    emitter = _Emitter(resource, read_field(scope_spans, "scope", _scope_name))
+    return read_field(
+        scope_spans, "spans", lambda spans: read_items(spans, lambda span: _span(span, emitter))
+    )
 
 
 def _flat(lists: list[list[SpanData]]) -> list[SpanData]:
     return list(chain.from_iterable(lists))
 
 
+def _resource(value: Any) -> dict[str, Any]:
+    return {} if value is None else read_field(read_object(value), "attributes", read_attributes)
+
+
 def _scope_name(value: Any) -> str:
     return "" if value is None else read_field(read_object(value), "name", read_text)
 
 
-def _span(value: Any, scope: str) -> SpanData:
+def _span(value: Any, emitter: _Emitter) -> SpanData:
     span = read_object(value)
+    status = read_field(span, "status", _status)
     return SpanData(
         name=read_field(span, "name", read_text),
-        trace_id=read_field(span, "traceId", lambda text: read_required_id(text, _TRACE_ID_BYTES)),
-        span_id=read_field(span, "spanId", lambda text: read_required_id(text, _SPAN_ID_BYTES)),
-        parent_id=read_field(span, "parentSpanId", lambda text: read_id(text, _SPAN_ID_BYTES)),
+        trace_id=read_field(span, "traceId", lambda text: read_required_id(text, TRACE_ID_BYTES)),
+        span_id=read_field(span, "spanId", lambda text: read_required_id(text, SPAN_ID_BYTES)),
+        parent_id=read_field(span, "parentSpanId", lambda text: read_id(text, SPAN_ID_BYTES)),
         start_ns=read_field(span, "startTimeUnixNano", read_time),
         end_ns=read_field(span, "endTimeUnixNano", read_time),
         attributes=read_field(span, "attributes", read_attributes),
         events=tuple(read_field(span, "events", lambda events: read_items(events, _event))),
-        error=read_field(span, "status", _is_error),
-        scope=scope,
+        error=status.error,
+        scope=emitter.scope,
+        resource=emitter.resource,
+        status_message=status.message,
     )
 
 
@@ -82,12 +110,18 @@ def _event(value: Any) -> SpanEvent:
     )
 
 
-def _is_error(value: Any) -> bool:
-    return value is not None and read_field(read_object(value), "code", _status_code) == _STATUS_ERROR
+def _status(value: Any) -> _Status:
+    if value is None:
+        return _Status(error=False, message="")
+    status = read_object(value)
+    return _Status(
+        error=read_field(status, "code", _status_code) == STATUS_ERROR,
+        message=read_field(status, "message", read_text),
+    )
 
 
 def _status_code(value: Any) -> int:
-    code = 0 if value is None else _STATUS_CODES.get(value, value) if isinstance(value, str) else value
+    code = 0 if value is None else STATUS_CODES.get(value, value) if isinstance(value, str) else value
     if not isinstance(code, int) or isinstance(code, bool):
-        raise Misfit(f"a status code (a number, or one of {', '.join(_STATUS_CODES)})", value)
+        raise Misfit(f"a status code (a number, or one of {', '.join(STATUS_CODES)})", value)
     return code

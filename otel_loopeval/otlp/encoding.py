@@ -15,20 +15,38 @@ _STATUS_ERROR = 2
 def trace_line(spans: Iterable[SpanData]) -> str:
     """The spans as one ``TracesData`` object on one line, in their order, without the line's end.
 
-    The line is strict JSON in ASCII. What a neutral span does not know (resource, kind, links, the message
-    of the status) is left out.
+    The line is strict JSON in ASCII. What a neutral span does not know (its kind and links, the schemas) is
+    left out. Neighbours that share one resource mapping share it in the line too.
 
     Raises:
         ValueError: A value does not fit OTLP's integers; the message names the span and the attribute.
         TypeError: OTLP has no such value; likewise.
     """
+    resources = [_resource_spans(list(group)) for _, group in groupby(spans, _resource_identity)]
+    # ASCII: any encoding can carry it, and a text may hold half a surrogate pair.
+    return json.dumps({"resourceSpans": resources}, separators=(",", ":"), allow_nan=False)
+
+
+def _resource_identity(span: SpanData) -> int | None:
+    # By identity: equal mappings may differ in the types of their values (1 == True).
+    return id(span.resource) if span.resource else None
+
+
+def _resource_spans(spans: list[SpanData]) -> dict[str, Any]:
     scopes = [
         {"scope": {"name": scope}, "spans": [_span(span) for span in group]}
         for scope, group in groupby(spans, attrgetter("scope"))
     ]
-    resources: list[dict[str, Any]] = [{"resource": {}, "scopeSpans": scopes}] if scopes else []
-    # ASCII: any encoding can carry it, and a text may hold half a surrogate pair.
-    return json.dumps({"resourceSpans": resources}, separators=(",", ":"), allow_nan=False)
+    return {"resource": _resource(spans[0]), "scopeSpans": scopes}
+
+
+def _resource(span: SpanData) -> dict[str, Any]:
+    if not span.resource:
+        return {}
+    try:
+        return {"attributes": write_attributes(span.resource)}
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"resource of span {span.name!r}: {error}") from error
 
 
 def _span(span: SpanData) -> dict[str, Any]:
@@ -49,7 +67,10 @@ def _fields(span: SpanData) -> dict[str, Any]:
         fields["attributes"] = write_attributes(span.attributes)
     if span.events:
         fields["events"] = [_event(event) for event in span.events]
-    fields["status"] = {"code": _STATUS_ERROR} if span.error else {}
+    status: dict[str, Any] = {"code": _STATUS_ERROR} if span.error else {}
+    if span.status_message:
+        status["message"] = span.status_message
+    fields["status"] = status
     return fields
 
 

@@ -61,6 +61,8 @@ def test_a_line_as_the_collector_writes_it():
             events=(SpanEvent("e", 1544712660500000000, {"x": True}),),
             error=True,
             scope="my.library",
+            resource={"service.name": "my.app"},
+            status_message="no",
         )
     ]
 

@@ -44,6 +44,8 @@ SPANS = st.builds(
     events=st.lists(EVENTS, max_size=2).map(tuple),
     error=st.booleans(),
     scope=TEXTS,
+    resource=ATTRIBUTES,
+    status_message=TEXTS,
 )
 
 
