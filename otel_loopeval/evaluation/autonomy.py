@@ -3,11 +3,11 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from otel_loopeval.evaluation.results import jsonable, to_strict_json
+from otel_loopeval.evaluation.results import Referable, jsonable, to_strict_json
 
 
 @dataclass(frozen=True, slots=True)
-class AutonomyResult:
+class AutonomyResult(Referable):
     """A whole run of a goal loop. ``str(result)`` is its output.
 
     Attributes:

@@ -108,8 +108,14 @@ def best_of(iterations: list[IterationResult]) -> IterationResult | None:
     return max(iterations, key=lambda it: _rank(it.score)) if iterations else None
 
 
+class Referable:
+    """Base of slotted results that others may refer to weakly, as guard events are kept by result."""
+
+    __slots__ = ("__weakref__",)
+
+
 @dataclass(frozen=True, slots=True)
-class EvaluationLoopResult:
+class EvaluationLoopResult(Referable):
     """A whole run of a loop.
 
     Attributes:

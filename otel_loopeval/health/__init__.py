@@ -2,6 +2,11 @@
 
 from otel_loopeval.health._saving import SaveResultsError
 from otel_loopeval.health.assessment import assess
+from otel_loopeval.health.captured import (
+    captured_guard_events,
+    forget_guard_events,
+    remember_guard_events,
+)
 from otel_loopeval.health.convergence import Convergence, converge, score_deltas
 from otel_loopeval.health.evaluator import LoopEvaluator
 from otel_loopeval.health.guards import (
@@ -19,9 +24,12 @@ __all__ = [
     "LoopHealthResult",
     "SaveResultsError",
     "assess",
+    "captured_guard_events",
     "converge",
+    "forget_guard_events",
     "guard_event_of",
     "is_doom_loop_event",
+    "remember_guard_events",
     "score_deltas",
     "tally_guard_events",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 from otel_loopeval import semconv
 from otel_loopeval.health._saving import check_template, save
 from otel_loopeval.health.assessment import assess
+from otel_loopeval.health.captured import captured_guard_events
 from otel_loopeval.health.guards import tally_guard_events
 from otel_loopeval.health.result import LoopHealthResult
 
@@ -76,7 +77,10 @@ class LoopEvaluator:
                 ``threshold``, ``total_duration_seconds``, ``mode`` and ``success``. An attribute that is
                 absent, or that cannot be read, takes its default.
             guard_events: What guards reported: a list or other iterable of dicts or objects (see
-                :func:`~otel_loopeval.health.is_doom_loop_event`), or a single one.
+                :func:`~otel_loopeval.health.is_doom_loop_event`), or a single one. ``None`` stands for
+                the events that were captured while the loop ran, if :func:`~otel_loopeval.instrument` was
+                on and this is the very object that the loop returned, else for no events. What is given
+                wins: an empty list means that there were none.
             **kwargs: Ignored, so that suites can pass what other evaluators take.
 
         Returns:
@@ -97,6 +101,8 @@ class LoopEvaluator:
                 success = bool(success)
         except Exception:  # noqa: BLE001 - someone else's properties: read what can be read
             scores, threshold, duration, mode, success = self._read_carefully(loop_result)
+        if guard_events is None:
+            guard_events = captured_guard_events(loop_result)
         count, fired = tally_guard_events(guard_events) if guard_events is not None else (0, False)
         result = assess(scores, threshold, mode, success, count, fired, duration, self.max_wasted_iterations)
         try:

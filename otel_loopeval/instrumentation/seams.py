@@ -17,6 +17,7 @@ from typing import Any
 from opentelemetry.context import get_current
 
 from otel_loopeval import semconv
+from otel_loopeval.health import remember_guard_events
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.errors import swallow
@@ -199,6 +200,8 @@ class LoopSeams:
             if not owns:
                 return
             if error is None:
+                state = run.state
+                remember_guard_events(result, state.guard_events, fired_inside=state.child_doom_loop)
                 outcome = self._shape.finish(run, result)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("seams.close_run", problem)

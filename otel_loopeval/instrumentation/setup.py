@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import wrapt
 
+from otel_loopeval.health import forget_guard_events
 from otel_loopeval.instrumentation import evaluation, praisonai
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.otel import errors, lifecycle
@@ -129,6 +130,7 @@ def uninstrument() -> None:
         for patches in reversed(_state.patches):
             patches.restore()
         _state.patches = []
+        forget_guard_events()
         registry.deactivate()
 
 
