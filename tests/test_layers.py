@@ -22,6 +22,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "detect": SHARED | {"health"},
     "runs": SHARED | {"detect", "health"},
     "evaluation": frozenset(),
+    "reports": SHARED | {"runs", "health"},
     # edges
     "pricing": SHARED | {"runs"},
     "otel": SHARED | {"pricing", "runs", "detect", "health", "evaluation"},
@@ -41,12 +42,13 @@ ALLOWED: dict[str, frozenset[str]] = {
         "server",
         "spark",
         "runs",
+        "reports",
         "detect",
         "health",
         "evaluation",
     },
 }
-CORE = ("semconv", "version", "health", "detect", "runs", "evaluation")
+CORE = ("semconv", "version", "health", "detect", "runs", "reports", "evaluation")
 
 # What each room may import from outside of the standard library.
 OUTSIDE: dict[str, frozenset[str]] = {
@@ -55,6 +57,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "health": frozenset({"rich"}),  # print_summary, when it is called
     "detect": frozenset(),
     "runs": frozenset(),
+    "reports": frozenset(),
     "evaluation": frozenset({"openai", "rich"}),  # the default judge and print_summary, when they are used
     "otel": frozenset({"opentelemetry"}),
     "instrumentation": frozenset({"opentelemetry", "wrapt"}),
