@@ -10,7 +10,27 @@ class StopLoop(BaseException):
     metric or the ``on_iteration`` callback. ``EvaluationLoop`` and ``GoalLoop`` catch it wherever it
     surfaces and return what they have, with ``metadata["stopped"]`` set to True. It derives from
     ``BaseException`` so that an agent's own ``except Exception`` does not swallow it.
+
+    A loop of a framework that ``instrument()`` follows cannot catch it: there the caller of the loop's
+    ``run`` gets the exception, with the result so far on it.
+
+    Attributes:
+        partial: The result so far of the framework's loop that it ended, of the framework's own type, with
+            ``metadata["stopped"]`` set to True; of the outermost one, if several were inside one another.
+            None where no loop of a framework was ended or its result cannot be built.
     """
+
+    partial: Any = None
+
+
+def stops_in(error: BaseException | None) -> list[StopLoop]:
+    """The ``StopLoop`` that an exception is, or those that a group of nothing else holds."""
+    if isinstance(error, StopLoop):
+        return [error]
+    if not is_stop(error):
+        return []
+    members: Any = getattr(error, "exceptions", ())
+    return [stop for member in members for stop in stops_in(member)]
 
 
 def is_stop(error: BaseException | None) -> bool:

@@ -8,7 +8,8 @@ from otel_loopeval.evaluation.agents import agent_name
 from otel_loopeval.evaluation.goal import GoalLoop
 from otel_loopeval.evaluation.loop import EvaluationLoop
 from otel_loopeval.health.wire import as_int, as_text
-from otel_loopeval.instrumentation.seams import LoopSeams, LoopShape
+from otel_loopeval.instrumentation.seams import LoopSeams
+from otel_loopeval.instrumentation.shapes import Call, LoopShape
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run
@@ -31,13 +32,13 @@ def loop_settings(loop: Any) -> dict[str, Any]:
     }
 
 
-def _begin(loop: Any) -> Run:
+def _begin(loop: Any, _call: Call) -> Run:
     return begin_run(
         agent_name(loop.agent), scope=SCOPE, framework=semconv.FRAMEWORK_OWN, **loop_settings(loop)
     )
 
 
-def _begin_goal(loop: Any) -> Run:
+def _begin_goal(loop: Any, _call: Call) -> Run:
     return begin_run(
         agent_name(loop.agent),
         scope=SCOPE,
@@ -54,11 +55,16 @@ def _read_gate(it: Iteration, verdict: Any) -> None:
     it.reasoning = verdict.reason
 
 
+def _unreadable(verdict: Any) -> str | None:
+    """How the judge of a gate failed, if it did."""
+    return semconv.ERROR_JUDGE_UNREADABLE if getattr(verdict, "readable", True) is False else None
+
+
 def _read_goal_result(run: Run, result: Any) -> str | None:
     run.success = bool(result.success)
     run.state.completion_reason = as_text(result.completion_reason)
     metadata: dict[str, Any] = result.metadata or {}
-    if metadata.get("stopped") is True:
+    if metadata.get("stopped") is True or metadata.get("paused_by") == "unreadable_verdicts":
         return semconv.OUTCOME_STOPPED
     return None
 
@@ -76,6 +82,7 @@ def seams() -> list[LoopSeams]:
                 begin=_begin_goal,
                 finish=_read_goal_result,
                 score=_read_gate,
+                judge_failure=_unreadable,
                 scores=("_goal_gate", "_goal_gate_async"),
             ),
         ),

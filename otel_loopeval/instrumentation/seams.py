@@ -1,9 +1,9 @@
 """Patching loop classes at their seams, in place and reversibly.
 
 A loop class has methods at which a run begins, an iteration begins and a verdict comes in. They are patched
-on the class itself (references to it may be anywhere), on the subclasses that override them, and on those
-that are defined later. An iteration lasts from the call that asks the agent until the next one or the end
-of the run, so that the callbacks of the loop run inside it.
+on the class that defines them (references to it may be anywhere), which may be a mixin, on the subclasses
+that override them, and on those that are defined later. An iteration lasts from the call that begins it
+until the next one or the end of the run, so that the callbacks of the loop run inside it.
 
 One loop object may run several times at once: nothing is kept on it, everything on the run in the context.
 """
@@ -11,66 +11,22 @@ One loop object may run several times at once: nothing is kept on it, everything
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from opentelemetry.context import get_current
 
-from otel_loopeval import semconv
+from otel_loopeval.evaluation.stop import stops_in
 from otel_loopeval.health import remember_guard_events
 from otel_loopeval.instrumentation.patches import Patches
+from otel_loopeval.instrumentation.shapes import Call, Driven, LoopShape, driven
 from otel_loopeval.otel import _sdk
-from otel_loopeval.otel.errors import swallow
+from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.iterations import Iteration
+from otel_loopeval.otel.judging import Judging
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.node import leave
 
-
-def read_verdict(it: Iteration, verdict: Any) -> None:
-    """Read a judge's verdict: an object with ``score``, ``reasoning`` and ``suggestions``."""
-    score = getattr(verdict, "score", None)
-    if score is not None:
-        it.score = score
-    reasoning = getattr(verdict, "reasoning", None)
-    it.reasoning = reasoning if isinstance(reasoning, str) else None
-    it.findings = getattr(verdict, "suggestions", None) or ()
-
-
-def read_loop_result(run: Run, result: Any) -> str | None:
-    """Read an ``EvaluationLoopResult``: its own verdict, and the scores that the seams did not see.
-
-    Returns:
-        The outcome, if the result tells one.
-    """
-    success = getattr(result, "success", None)
-    if success is not None:
-        run.success = bool(success)
-    run.fill_in_scores(list(getattr(result, "score_history", None) or ()))
-    metadata = getattr(result, "metadata", None)
-    if isinstance(metadata, dict) and metadata.get("stopped") is True:  # type: ignore[reportUnknownMemberType]  # any dict
-        return semconv.OUTCOME_STOPPED
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class LoopShape:
-    """What a loop class looks like to us. By default, like an ``EvaluationLoop``, ours or PraisonAI's.
-
-    Attributes:
-        begin: Begins a run for a loop object that is about to run.
-        finish: Takes what the loop's result says, just before the run ends.
-        score: Reads a verdict into the iteration.
-        runs: Names of the methods that run the loop.
-        asks: Names of the methods that ask the agent, as ``(prompt, iteration, ...)``.
-        scores: Names of the methods that return a verdict on an output.
-    """
-
-    begin: Callable[[Any], Run]
-    finish: Callable[[Run, Any], str | None] = read_loop_result
-    score: Callable[[Iteration, Any], None] = read_verdict
-    runs: tuple[str, ...] = ("run", "run_async")
-    asks: tuple[str, ...] = ("_get_agent_output", "_get_agent_output_async")
-    scores: tuple[str, ...] = ("_score", "_score_async")
+__all__ = ["LoopSeams", "LoopShape"]
 
 
 class LoopSeams:
@@ -85,6 +41,7 @@ class LoopSeams:
         self._base = base
         self._shape = shape
         self._patches = Patches()
+        self._patched: set[tuple[type, str]] = set()
 
     def patch(self) -> None:
         """Patch the class, its subclasses, and those to come."""
@@ -95,21 +52,31 @@ class LoopSeams:
     def restore(self) -> None:
         """Put the original methods back, where nobody has patched over ours."""
         self._patches.restore()
+        self._patched.clear()
 
     def _patch_class(self, cls: type) -> None:
         shape = self._shape
         for names, wrap in (
             (shape.runs, self._wrap_run),
+            (shape.turns, self._wrap_turn),
             (shape.asks, self._wrap_ask),
             (shape.scores, self._wrap_score),
+            (shape.notes, self._wrap_note),
         ):
             for name in names:
-                original = cls.__dict__.get(name)
-                if inspect.isfunction(original):
-                    # A subclass may override an async method by a plain one that returns an awaitable.
-                    is_async = inspect.iscoroutinefunction(original) or name.endswith("_async")
-                    ours = functools.wraps(original)(wrap(original, is_async=is_async))
-                    self._patches.replace(cls, name, ours)
+                owner = next((owner for owner in cls.__mro__ if name in owner.__dict__), None)
+                original = None if owner is None else owner.__dict__[name]
+                if owner is None or (owner, name) in self._patched or not inspect.isfunction(original):
+                    continue
+                # A subclass may override an async method by a plain one that returns an awaitable.
+                is_async = (
+                    inspect.iscoroutinefunction(original)
+                    or name.endswith("_async")
+                    or name in shape.coroutines
+                )
+                ours = functools.wraps(original)(wrap(name, original, is_async=is_async))
+                self._patched.add((owner, name))
+                self._patches.replace(owner, name, ours)
 
     def _patch_init_subclass(self) -> None:
         base, seams = self._base, self
@@ -131,12 +98,12 @@ class LoopSeams:
 
     # Runs ----------------------------------------------------------------------------------------------
 
-    def _wrap_run(self, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _wrap_run(self, name: str, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         if is_async:
 
             async def run_async(subject: Any, *args: Any, **kwargs: Any) -> Any:
                 outer = get_current()
-                run, owns = self._open_run(subject)
+                run, owns = self._open_run(subject, Call(name, args, kwargs))
                 try:
                     result = original(subject, *args, **kwargs)
                     if inspect.isawaitable(result):
@@ -155,7 +122,7 @@ class LoopSeams:
 
         def run_sync(subject: Any, *args: Any, **kwargs: Any) -> Any:
             outer = get_current()
-            run, owns = self._open_run(subject)
+            run, owns = self._open_run(subject, Call(name, args, kwargs))
             try:
                 result = original(subject, *args, **kwargs)
             except BaseException as error:
@@ -170,23 +137,24 @@ class LoopSeams:
 
         return run_sync
 
-    def _open_run(self, subject: Any) -> tuple[Run | None, bool]:
+    def _open_run(self, subject: Any, call: Call) -> tuple[Run | None, bool]:
         """The run that a call of a run method belongs to, and whether the call opened it.
 
-        An overriding method that calls ``super().run()`` is still the same run: it is one if no iteration
-        is open. Inside an iteration the same object is running a loop within its own loop.
+        An overriding method that calls ``super().run()``, and one run method that calls another, are still
+        the same run: they are one if no iteration is open. Inside an iteration the same object is running
+        a loop within its own loop.
         """
         try:
-            if not self._patches.active:
+            if not self._patches.active or not isinstance(subject, self._base):
                 return None, False
             node: Any = get_current().get(_sdk.RUN_KEY)
-            if isinstance(node, Run) and node.subject is subject:
+            if isinstance(node, Run) and _drives(subject, node):
                 return node, False
-            run = self._shape.begin(subject)
+            run = self._shape.begin(subject, call)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("seams.open_run", error)
             return None, False
-        run.subject = subject
+        run.subject = Driven(subject, call)
         return run, True
 
     def _close_run(
@@ -195,131 +163,237 @@ class LoopSeams:
         if run is None:
             return
         outcome = None
+        told = error
         try:
-            run.end_iterations(error)
+            if error is None:
+                told = self._shape.failure(run, result)
+            elif owns:
+                self._attach_partial(run, error)
+            run.end_iterations(told)
             if not owns:
                 return
             if error is None:
-                state = run.state
-                remember_guard_events(result, state.guard_events, fired_inside=state.child_doom_loop)
+                _remember(run, result)
                 outcome = self._shape.finish(run, result)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("seams.close_run", problem)
         try:
-            run.end(error, outcome)
+            run.end(told, outcome)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("seams.end_run", problem)
         run.subject = None
 
+    def _attach_partial(self, run: Run, error: BaseException) -> None:
+        """Give ``StopLoop`` the result so far, if it is what ends the run."""
+        for stop in stops_in(error):
+            stop.partial = None  # not that of a run inside this one
+            stop.partial = self._shape.partial(run, stop)
+            if stop.partial is not None:
+                _remember(run, stop.partial)
+
     # Iterations ------------------------------------------------------------------------------------------
 
-    def _wrap_ask(self, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _wrap_turn(self, name: str, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        del is_async  # a coroutine is the caller's to await
+
+        def turn(subject: Any, *args: Any, **kwargs: Any) -> Any:
+            node = self._node_of(subject)
+            if node is not None:
+                self._open_iteration(node, Call(name, args, kwargs))
+            return original(subject, *args, **kwargs)
+
+        return turn
+
+    def _wrap_ask(self, name: str, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
         if is_async:
 
             async def ask_async(subject: Any, *args: Any, **kwargs: Any) -> Any:
-                it = self._open_iteration(subject, args, kwargs)
+                it = self._asking(subject, Call(name, args, kwargs))
                 try:
                     output = original(subject, *args, **kwargs)
                     if inspect.isawaitable(output):
                         output = await output
+                except Exception as error:
+                    self._raised(it, error)
+                    raise
                 finally:
                     if it is not None:
                         it.producing = False
-                if it is not None:
-                    it.output = output if isinstance(output, str) else None
+                self._answered(it, output)
                 return output
 
             return ask_async
 
         def ask(subject: Any, *args: Any, **kwargs: Any) -> Any:
-            it = self._open_iteration(subject, args, kwargs)
+            it = self._asking(subject, Call(name, args, kwargs))
             try:
                 output = original(subject, *args, **kwargs)
+            except Exception as error:
+                self._raised(it, error)
+                raise
             finally:
                 if it is not None:
                     it.producing = False
-            if it is not None:
-                it.output = output if isinstance(output, str) else None
+            self._answered(it, output)
             return output
 
         return ask
 
-    def _open_iteration(
-        self, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Iteration | None:
-        """Begin the iteration that a call asks the agent for, unless an overriding method has begun it."""
+    def _node_of(self, subject: Any) -> Any:
+        """The run that a loop object drives here, or what of it the code is in; None outside of any."""
         try:
-            if not self._patches.active:
-                return None
             node: Any = get_current().get(_sdk.RUN_KEY)
-            if node is None or node.run.subject is not subject:
+            inside = node is not None and self._patches.active and _drives(subject, node.run)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("seams.node_of", error)
+            return None
+        return node if inside else None
+
+    def _asking(self, subject: Any, call: Call) -> Iteration | None:
+        """The iteration that the agent is asked in, unless it is being asked already."""
+        node = self._node_of(subject)
+        if node is None:
+            return None
+        if any(hasattr(subject, turn) for turn in self._shape.turns):
+            it: Iteration | None = node.run.iteration
+            if it is None or it.producing:
                 return None
+        else:
+            it = self._open_iteration(node, call)
+        if it is not None:
+            it.producing = True
+        return it
+
+    def _open_iteration(self, node: Any, call: Call) -> Iteration | None:
+        """Begin the iteration that a call is for, unless an overriding method has begun it.
+
+        Raises:
+            StopLoop: The run was asked to stop.
+        """
+        try:
             run: Run = node.run
             if isinstance(node, Iteration) and node.producing:
                 return None
             run.end_iterations()
-            number = kwargs.get("iteration", args[1] if len(args) > 1 else None)
-            it = Iteration(run, number if isinstance(number, int) and not isinstance(number, bool) else None)
+            it = Iteration(run, self._shape.number(call))
             it.begin()
-            it.producing = True
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("seams.open_iteration", error)
             return None
         return it
 
-    def _wrap_score(self, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+    def _answered(self, it: Iteration | None, output: Any) -> None:
+        if it is None:
+            return
+        try:
+            self._shape.answer(it, output)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("seams.answered", error)
+
+    def _raised(self, it: Iteration | None, error: Exception) -> None:
+        known = None if it is None else driven(it.run)
+        if known is not None:
+            known.error = error
+
+    def _wrap_note(self, name: str, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        del is_async  # as above
+        take = self._shape.notes[name]
+
+        def noted(subject: Any, *args: Any, **kwargs: Any) -> Any:
+            node = self._node_of(subject)
+            if node is not None:
+                try:
+                    take(node.run, Call(name, args, kwargs))
+                except Exception as error:  # noqa: BLE001 - the guard
+                    swallow("seams.noted", error)
+            return original(subject, *args, **kwargs)
+
+        return noted
+
+    # Verdicts --------------------------------------------------------------------------------------------
+
+    def _wrap_score(self, name: str, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
+        del name
         if is_async:
 
             async def score_async(subject: Any, *args: Any, **kwargs: Any) -> Any:
-                it = self._scoring(subject)
+                judging = self._judge(subject)
                 try:
                     verdict = original(subject, *args, **kwargs)
                     if inspect.isawaitable(verdict):
                         verdict = await verdict
-                finally:
-                    if it is not None:
-                        it.scoring = False
-                self._scored(it, verdict)
+                except BaseException as error:
+                    self._judged(judging, error=error)
+                    raise
+                self._judged(judging, verdict)
                 return verdict
 
             return score_async
 
         def score(subject: Any, *args: Any, **kwargs: Any) -> Any:
-            it = self._scoring(subject)
+            judging = self._judge(subject)
             try:
                 verdict = original(subject, *args, **kwargs)
-            finally:
-                if it is not None:
-                    it.scoring = False
-            self._scored(it, verdict)
+            except BaseException as error:
+                self._judged(judging, error=error)
+                raise
+            self._judged(judging, verdict)
             return verdict
 
         return score
 
-    def _scoring(self, subject: Any) -> Iteration | None:
-        """The iteration that a verdict is for, unless an overriding method has it in hand."""
+    def _judge(self, subject: Any) -> Judging | None:
+        """Begin to judge the iteration that the code is in, unless an overriding method has begun it."""
+        node = self._node_of(subject)
+        if node is None:
+            return None
         try:
-            node: Any = get_current().get(_sdk.RUN_KEY)
-            if not self._patches.active or node is None or node.run.subject is not subject:
-                return None
             it: Iteration | None = node.run.iteration
-            if it is None or it.scoring:
+            if it is None or it.scoring or not self._shape.judges(subject):
                 return None
             it.scoring = True
+            judging = it.evaluating()
+            judging.begin()
         except Exception as error:  # noqa: BLE001 - the guard
-            swallow("seams.scoring", error)
+            swallow("seams.judge", error)
             return None
-        return it
+        return judging
 
-    def _scored(self, it: Iteration | None, verdict: Any) -> None:
-        if it is None:
+    def _judged(
+        self, judging: Judging | None, verdict: Any = None, error: BaseException | None = None
+    ) -> None:
+        if judging is None:
+            return
+        it = judging.iteration
+        it.scoring = False
+        try:
+            failure = None if error is not None else self._shape.judge_failure(verdict)
+            if failure is not None:
+                judging.failed(failure)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("seams.judge_failure", problem)
+        judging.end(error)
+        if error is not None:
             return
         try:
             self._shape.score(it, verdict)
-        except Exception as error:  # noqa: BLE001 - the guard
-            swallow("seams.scored", error)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("seams.judged", problem)
         # A stop that was asked for waits for the next iteration: raised here, it would cost the loop the
         # answer that has just been scored, which may be its best.
+
+
+def _drives(subject: Any, run: Run | None) -> bool:
+    """Whether a run is that of a loop object."""
+    known = driven(run)
+    return known is not None and known.loop is subject
+
+
+@guarded("seams.remember")
+def _remember(run: Run, result: Any) -> None:
+    """Let evaluators of the result find the guard events of its run."""
+    state = run.state
+    remember_guard_events(result, state.guard_events, fired_inside=state.child_doom_loop)
 
 
 def _family(base: type) -> list[type]:
