@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry._logs import Logger
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, Status, StatusCode
+from opentelemetry.trace import Link, Span, SpanContext, Status, StatusCode, TraceFlags
 
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
@@ -59,7 +59,15 @@ def start_attributes(run: "LoopRun") -> Attributes:
         attributes[semconv.RUN_MAX_WASTED_ITERATIONS] = run.max_wasted_iterations
     if run.token_budget is not None:
         attributes[semconv.RUN_TOKEN_BUDGET] = run.token_budget
+    if run.resumed:
+        attributes[semconv.RUN_RESUMED] = True
     return attributes
+
+
+def links_to(trace_id: int, span_id: int) -> list[Link] | None:
+    """A link to a span elsewhere, if its ids are real ones."""
+    context = SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    return [Link(context)] if context.is_valid else None
 
 
 def end_attributes(run: "LoopRun", verdict: "Verdict") -> Attributes:

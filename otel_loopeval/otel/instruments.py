@@ -120,8 +120,10 @@ class Instruments:
             attributes[semconv.ERROR_TYPE] = error_type
         self._runs.add(1, attributes, context)
         count = run.iteration_count
-        if count:
-            self._iterations.add(count, base, context)
+        if count > run.carried_iterations:
+            self._iterations.add(count - run.carried_iterations, base, context)
+        if verdict.outcome == semconv.OUTCOME_PAUSED:
+            return  # the segment that goes on with the run, or gives it up, tells of the whole
         self._run_iterations.record(count, base, context)
         self._run_duration.record(verdict.health.total_duration_s, base, context)
         if verdict.best_score is not None and verdict.health.threshold > 0:

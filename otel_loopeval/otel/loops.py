@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from time import time_ns
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from opentelemetry import trace
 from opentelemetry.context import Context, get_current
@@ -25,7 +25,11 @@ from otel_loopeval.otel.options import (
     checked_positive,
 )
 from otel_loopeval.otel.pipeline import Pipeline, inert_pipeline, open_spans, registry
+from otel_loopeval.runs.resume import Segment, carry_over, read_token
 from otel_loopeval.runs.run import LoopRun
+
+if TYPE_CHECKING:
+    from otel_loopeval.runs.reconstruct import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,7 +79,7 @@ def _record_outside(event: Any) -> None:
         time_ns(),
         (semconv.GUARD_REASON, guard_event.reason),
     )
-    if _foreign_parent() is not None and pipeline.options.events != EVENTS_LOG:
+    if _foreign_node() is not None and pipeline.options.events != EVENTS_LOG:
         return  # the processor finds it on the span as that ends, and counts it for the run
     pipeline.instruments.guard_event(None, guard_event, context, fired=guard_event.doom_loop)
 
@@ -86,6 +90,7 @@ def begin_run(
     scope: str = semconv.SCOPE,
     pipeline: Pipeline | None = None,
     run_id: str | None = None,
+    before: Segment | None = None,
     **settings: Any,
 ) -> Run:
     """Begin a run inside the current one, if there is one.
@@ -95,28 +100,34 @@ def begin_run(
         scope: Instrumentation scope of its spans.
         pipeline: Where it goes; the configured one if None.
         run_id: Its identifier; a new one if None.
+        before: The segment of the run that this one goes on from.
         **settings: Settings of :class:`~otel_loopeval.runs.run.LoopRun`, such as ``mode``.
     """
     lifecycle.note_run()
-    parent = current_run()
+    node: Any = get_current().get(_sdk.RUN_KEY)
+    if node is None:
+        node = _foreign_node()
     state = LoopRun(
         agent,
         started_ns=time_ns(),
-        parent=_foreign_parent() if parent is None else parent.state,
+        parent=None if node is None else node.state,
+        serves_judge=node is not None and node.judging,
         run_id=run_id,
         **settings,
     )
+    if before is not None:
+        carry_over(before, state)
     run = Run(pipeline or registry.current(), state, scope)
-    run.begin()
+    run.begin(before)
     return run
 
 
-def _foreign_parent() -> LoopRun | None:
-    """The run that somebody else's current span is inside of: it is in no context of ours."""
+def _foreign_node() -> "Node | None":
+    """What somebody else's current span stands for, if it is inside a run: it is in no context of ours."""
     if not open_spans:
         return None
     node = open_spans.get(trace.get_current_span().get_span_context().span_id)
-    return None if node is None or node.state.closed else node.state
+    return None if node is None or node.state.closed else node
 
 
 def _checked_text(name: str, value: Any) -> str:
@@ -137,11 +148,18 @@ def _run_here(entered: list[Run]) -> Run | None:
 class Loop:
     """What :func:`loop` gives: a context manager and a decorator."""
 
-    __slots__ = ("_agent", "_entered", "_id", "_settings")
+    __slots__ = ("_agent", "_before", "_entered", "_id", "_settings")
 
-    def __init__(self, agent: str | None, run_id: str | None, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        agent: str | None,
+        run_id: str | None,
+        settings: dict[str, Any],
+        before: Segment | None = None,
+    ) -> None:
         self._agent = agent
         self._id = run_id
+        self._before = before
         self._settings = settings
         self._entered: dict[Run, Context] = {}  # with the context that was current before
 
@@ -187,7 +205,7 @@ class Loop:
         return stepping.decorate(function, functools.partial(self._begin, name), is_stop)
 
     def _begin(self, agent: str) -> Run:
-        return begin_run(agent, run_id=self._id, **self._settings)
+        return begin_run(agent, run_id=self._id, before=self._before, **self._settings)
 
 
 @overload
@@ -206,6 +224,7 @@ def loop(
     id: str | None = None,
     max_wasted_iterations: int | None = None,
     token_budget: int | None = None,
+    resume: str | None = None,
 ) -> Loop: ...
 
 
@@ -220,6 +239,7 @@ def loop(
     id: str | None = None,  # noqa: A002 - the public name of the argument
     max_wasted_iterations: int | None = None,
     token_budget: int | None = None,
+    resume: str | None = None,
 ) -> Any:
     """Follow a hand-written loop as a run.
 
@@ -239,10 +259,13 @@ def loop(
         id: Identifier of the run; a new one if not given.
         max_wasted_iterations: Wasted iterations tolerated, if not those of ``instrument()``.
         token_budget: Input plus output tokens that the run may use, if not those of ``instrument()``.
+        resume: What ``run.paused()`` or ``run.resume_token`` gave in the segment before, maybe in another
+            process: this segment is linked to it and judged as the whole run, under the same id. A W3C
+            ``traceparent`` gives the link alone.
 
     Raises:
         TypeError: An argument is of the wrong type.
-        ValueError: An argument is out of its range.
+        ValueError: An argument is out of its range, or ``resume`` is of another run than ``id``.
     """
     if callable(agent):  # @loop without parentheses
         return Loop(None, None, {})(agent)
@@ -259,11 +282,13 @@ def loop(
         settings["max_wasted_iterations"] = checked_count("max_wasted_iterations", max_wasted_iterations)
     if token_budget is not None:
         settings["token_budget"] = checked_count("token_budget", token_budget)
-    return Loop(
-        None if agent is None else _checked_text("agent", agent),
-        None if id is None else _checked_text("id", id),
-        settings,
-    )
+    run_id = None if id is None else _checked_text("id", id)
+    before = None if resume is None else read_token(_checked_text("resume", resume))
+    if before is not None and before.run_id is not None:
+        if run_id is not None and run_id != before.run_id:
+            raise ValueError(f"resume is of run {before.run_id!r}, not of id {run_id!r}")
+        run_id = before.run_id
+    return Loop(None if agent is None else _checked_text("agent", agent), run_id, settings, before)
 
 
 @overload

@@ -1,9 +1,10 @@
 """A place in the OpenTelemetry context: what a run and an iteration have in common."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from opentelemetry.context import Context, attach, get_current
-from opentelemetry.trace import INVALID_SPAN, Span
+from opentelemetry.trace import INVALID_SPAN, Link, Span
 
 from otel_loopeval import semconv
 from otel_loopeval.evaluation.stop import is_stop
@@ -34,11 +35,17 @@ class Node:
         self.context: Context | None = None
 
     def enter(
-        self, tracer: Any, name: str, parent: Context, attributes: dict[str, Any], start_ns: int
+        self,
+        tracer: Any,
+        name: str,
+        parent: Context,
+        attributes: dict[str, Any],
+        start_ns: int,
+        links: "Sequence[Link] | None" = None,
     ) -> None:
         """Start the span and make it and this node current."""
         start_context = _sdk.context_with(parent, _sdk.RUN_KEY, self)
-        span = tracer.start_span(name, start_context, attributes=attributes, start_time=start_ns)
+        span = tracer.start_span(name, start_context, attributes=attributes, links=links, start_time=start_ns)
         self.span = span
         self.context = _sdk.context_with_span(start_context, span)
         attach(self.context)
@@ -73,6 +80,8 @@ def _is_inside(current: Any, node: Any) -> bool:
     """Whether a node is inside another one, which is so too where a run between them was never left."""
     if node.run is None:
         return False
+    if current.judging and current.iteration is node:
+        return True
     state, wanted = current.run.state, node.run.state
     if node.run is not node:  # an iteration: only runs that began inside it are
         state = state.parent
@@ -81,9 +90,21 @@ def _is_inside(current: Any, node: Any) -> bool:
     return state is wanted
 
 
+_PAUSES = {
+    "langgraph.errors.GraphInterrupt",
+    "pydantic_ai.exceptions.ApprovalRequired",
+    "pydantic_ai.exceptions.CallDeferred",
+}
+"""Exceptions by which frameworks wait for a person: a run that one of them ends is paused."""
+
+
 def fails(error: BaseException | None, run: LoopRun) -> bool:
     """Whether an exception means that the loop failed, as opposed to being stopped, cancelled or paused."""
-    return isinstance(error, Exception) and run.outcome != semconv.OUTCOME_PAUSED
+    return isinstance(error, Exception) and run.outcome != semconv.OUTCOME_PAUSED and not _is_pause(error)
+
+
+def _is_pause(error: BaseException) -> bool:
+    return any(f"{kind.__module__}.{kind.__qualname__}" in _PAUSES for kind in type(error).__mro__)
 
 
 def outcome_of(error: BaseException) -> str:
@@ -91,7 +112,7 @@ def outcome_of(error: BaseException) -> str:
     if is_stop(error):
         return semconv.OUTCOME_STOPPED
     if isinstance(error, Exception):
-        return semconv.OUTCOME_FAILED
+        return semconv.OUTCOME_PAUSED if _is_pause(error) else semconv.OUTCOME_FAILED
     # By name, since asyncio and trio have their own and neither need be there.
     if any("Cancel" in kind.__name__ for kind in type(error).__mro__) or isinstance(error, GeneratorExit):
         return semconv.OUTCOME_CANCELLED

@@ -84,6 +84,9 @@ class LoopRun:
         completion_reason: The framework's own word for why the loop ended.
         outcome: How it ended, once it has, or what its owner declared in advance.
         closed: Whether it has ended.
+        resumed: Whether it goes on from an earlier segment (see :mod:`otel_loopeval.runs.resume`).
+        carried_iterations: How many of its iterations are an earlier segment's.
+        carried_ns: How long the earlier segments took, in nanoseconds.
         evidence: The most that the detectors saw of a step, one of ``semconv.EVIDENCE_*``.
         evicted: Whether the tracker gave up following it; it may still end.
         owner: Whoever feeds it directly, or None for a run that is known from spans. Opaque to the core.
@@ -95,6 +98,8 @@ class LoopRun:
         "active_ns",
         "agent",
         "budget_exceeded",
+        "carried_iterations",
+        "carried_ns",
         "child_doom_loop",
         "closed",
         "completion_reason",
@@ -115,6 +120,7 @@ class LoopRun:
         "own_doom_loop",
         "owner",
         "parent",
+        "resumed",
         "serves_judge",
         "spending",
         "started_ns",
@@ -167,6 +173,8 @@ class LoopRun:
         self.judge_spending: Spending | None = None
         self.serves_judge = serves_judge
         self.budget_exceeded = False
+        self.resumed = False
+        self.carried_iterations = self.carried_ns = 0
         self._streaks: set[object] | None = None
         self._accounted: set[int] | None = None
 

@@ -115,7 +115,7 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
     max_wasted = (
         policy.max_wasted_iterations if run.max_wasted_iterations is None else run.max_wasted_iterations
     )
-    duration_s = max(ended_ns - run.started_ns, 0) / 1e9
+    duration_s = (max(ended_ns - run.started_ns, 0) + run.carried_ns) / 1e9  # not the time between segments
     if run.mode in (semconv.MODE_GOAL, semconv.MODE_AGENT):
         health = _assess_without_scores(run, threshold, outcome, duration_s, success=success)
     else:
