@@ -22,7 +22,13 @@ from otel_loopeval import EvaluationLoop, LoopEvaluator, current_run, uninstrume
 from otel_loopeval.otel.pipeline import open_spans
 from otel_loopeval.testing import Capture
 
-RUN_AND_ITERATIONS = "evaluation_loop writer\n  evaluation_loop.iteration\n  evaluation_loop.iteration"
+RUN_AND_ITERATIONS = (
+    "evaluation_loop writer\n"
+    "  evaluation_loop.iteration\n"
+    "    evaluate\n"
+    "  evaluation_loop.iteration\n"
+    "    evaluate"
+)
 
 
 def iteration_scores(capture: Capture) -> list[Any]:
@@ -167,7 +173,7 @@ def test_what_the_program_does_inside_is_a_child_of_the_iteration(
                 return super().chat(prompt)
 
     run(family.loop(Traced(), "", metric=series(9.0)))
-    assert capture.outline() == "evaluation_loop writer\n  evaluation_loop.iteration\n    chat"
+    assert capture.outline() == "evaluation_loop writer\n  evaluation_loop.iteration\n    chat\n    evaluate"
     assert capture.span("evaluation_loop")["attributes"]["loopeval.run.tokens.input"] == 10
     assert capture.span("evaluation_loop.iteration")["attributes"]["loopeval.iteration.tokens.input"] == 10
 
@@ -308,7 +314,9 @@ def test_a_loop_inside_a_loop(capture: Capture, family: Family, run: Any) -> Non
         "evaluation_loop editor\n"
         "  evaluation_loop.iteration\n"
         "    evaluation_loop writer\n"
-        "      evaluation_loop.iteration"
+        "      evaluation_loop.iteration\n"
+        "        evaluate\n"
+        "    evaluate"
     )
     assert capture.value("loopeval.runs", {"loopeval.run.nested": True}) == 1
     assert capture.value("loopeval.runs", {"loopeval.run.nested": False}) == 1
@@ -335,11 +343,11 @@ def test_a_loop_object_that_runs_itself(capture: Capture, family: Family, place:
     )
     loop.run("outer")
     outer, inner = capture.spans("evaluation_loop")
-    assert capture.outline() == (
+    inner_run = "    evaluation_loop writer\n      evaluation_loop.iteration\n        evaluate\n"
+    judged = "    evaluate\n"
+    assert capture.outline() + "\n" == (
         "evaluation_loop writer\n"
-        "  evaluation_loop.iteration\n"
-        "    evaluation_loop writer\n"
-        "      evaluation_loop.iteration"
+        "  evaluation_loop.iteration\n" + (inner_run + judged if place == "agent" else judged + inner_run)
     )
     scores = (outer["attributes"]["loopeval.run.best_score"], inner["attributes"]["loopeval.run.best_score"])
     assert scores == ((9.5, 8.5) if place == "agent" else (8.5, 9.5))

@@ -28,7 +28,8 @@ class Gate:
 def test_a_goal_that_is_met(capture: Capture, run: Any) -> None:
     result = run(GoalLoop(Agent(), "a PR is open", max_turns=5, judge=Gate(2)))
     assert (result.success, result.completion_reason) == (True, "goal_met")
-    root, first, second = capture.spans()
+    root, first, _, second, _ = capture.spans()
+    assert [span["name"] for span in capture.spans("evaluate")] == ["evaluate", "evaluate"]
     assert root["name"] == "goal_loop writer"
     assert root["attributes"] == {
         "gen_ai.operation.name": "invoke_agent",

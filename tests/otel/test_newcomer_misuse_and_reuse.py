@@ -92,7 +92,7 @@ def test_an_agent_whose_name_cannot_be_read_is_followed_under_that_of_its_class(
 
     EvaluationLoop(agent=Shy(), criteria="", threshold=0.5, metric=lambda _answer: 1.0).run("task")
 
-    assert capture.outline() == "evaluation_loop Shy\n  evaluation_loop.iteration"
+    assert capture.outline() == "evaluation_loop Shy\n  evaluation_loop.iteration\n    evaluate"
 
 
 def test_an_agent_that_streams_is_refused_instead_of_judged_by_the_name_of_its_generator() -> None:

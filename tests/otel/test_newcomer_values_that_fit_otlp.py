@@ -44,8 +44,9 @@ def test_the_agent_of_an_instrumented_loop_may_have_such_a_name(capture: Capture
 
     assert result.success
     spans = capture.finished_spans
-    assert [span.name for span in spans] == ["evaluation_loop.iteration", f"evaluation_loop {ESCAPED}"]
-    assert "loopeval.run.max_iterations" not in (spans[1].attributes or {})
+    names = [span.name for span in spans]
+    assert names == ["evaluate", "evaluation_loop.iteration", f"evaluation_loop {ESCAPED}"]
+    assert "loopeval.run.max_iterations" not in (spans[2].attributes or {})
     encode_spans(spans)
 
 
