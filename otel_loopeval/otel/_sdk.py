@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor, TracerProvider
-from opentelemetry.trace import SpanContext, set_span_in_context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, get_current_span, set_span_in_context
 
 from otel_loopeval.otel.errors import swallow
 from otel_loopeval.runs.dialects.own import NAME_PREFIXES
@@ -30,6 +30,28 @@ MAX_OPEN_SPANS = 100_000
 
 _PREFIX_LENGTH = min(map(len, NAME_PREFIXES))
 _PREFIXES = frozenset(prefix[:_PREFIX_LENGTH] for prefix in NAME_PREFIXES)
+
+
+class StandIn(NonRecordingSpan):
+    """Stands in for a span around a model call whose tokens our instrumentation counts.
+
+    What starts inside the call is the child of the span all the same, and is not looked at; what is written
+    on it goes nowhere.
+    """
+
+
+class _Fed:
+    """Stands for a node of a run while a span is started that its owner feeds and nobody else looks into."""
+
+    span = None
+
+
+FED = _Fed()
+
+
+def _is_counted(parent_context: Context | None) -> bool:
+    """Whether a span is inside a model call whose tokens our instrumentation counts."""
+    return isinstance(get_current_span(parent_context), StandIn)
 
 
 class PublicHooks(SpanProcessor):
@@ -55,7 +77,7 @@ class PublicHooks(SpanProcessor):
             node = None if parent is None else self._spans.get(parent.span_id)
             if span.name[:_PREFIX_LENGTH] in _PREFIXES:
                 self._started(span, node)
-            elif node is not None and len(self._spans) < MAX_OPEN_SPANS:
+            elif node is not None and len(self._spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
                 self._spans[span.get_span_context().span_id] = node
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_start", error)
@@ -106,7 +128,7 @@ class ProbedHooks(PublicHooks):
             node = None if parent is None else self._spans.get(parent[1])
             if span._name[:_PREFIX_LENGTH] in _PREFIXES:
                 self._started(span, node)
-            elif node is not None and len(self._spans) < MAX_OPEN_SPANS:
+            elif node is not None and len(self._spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
                 self._spans[span._context[1]] = node
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_start", error)
@@ -292,7 +314,7 @@ def _probe_clean_span() -> type | None:
 def _probe() -> _Probe:
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - only for the probe
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON  # noqa: PLC0415
-    from opentelemetry.trace import NonRecordingSpan, TraceFlags  # noqa: PLC0415
+    from opentelemetry.trace import TraceFlags  # noqa: PLC0415
 
     probe = _Probe()
     provider = TracerProvider(sampler=ALWAYS_ON, resource=Resource({}), shutdown_on_exit=False)
