@@ -83,9 +83,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(console: "Console", symbols: "Symbols", runs: "StoredRuns") -> None:
     from otel_loopeval.cli.rendering import VerdictTable, run_tree  # noqa: PLC0415
+    from otel_loopeval.reports import record_of  # noqa: PLC0415
 
     console.print()
-    console.print(VerdictTable(runs.runs, symbols))
+    console.print(VerdictTable(map(record_of, runs.runs), symbols))
     console.print("\nTheir traces (a full bar is the threshold):", style="bold")
     for stored in runs.runs:
         console.print()

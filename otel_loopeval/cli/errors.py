@@ -7,6 +7,8 @@ EXIT_FAILURE: Final = 1
 """The command could not do its work: a file or an endpoint refused."""
 EXIT_USAGE: Final = 2
 """The command was called with what it does not know, on its command line or in its environment."""
+EXIT_UNREADABLE: Final = 3
+"""What the command was given to read cannot be read."""
 EXIT_INTERRUPTED: Final = 130
 EXIT_BROKEN_PIPE: Final = 141
 """Whoever read the output went away, as shells report it of programs that die of SIGPIPE."""

@@ -1,8 +1,10 @@
 """Writing a file whole or not at all."""
 
 import os
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 from otel_loopeval.cli.errors import CommandError
 
@@ -34,18 +36,35 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         CommandError: It cannot be written; the message names file and cause.
     """
+    with open_whole(path, errors="strict") as stream:
+        stream.write(text)
+
+
+@contextmanager
+def open_whole(path: Path, *, errors: str = "backslashreplace") -> Generator[TextIO, None, None]:
+    """A stream to a file that is there with all that was written when the block ends, and else as before.
+
+    Args:
+        path: The file; what was there before is replaced. Devices and pipes are written to.
+        errors: What becomes of text that UTF-8 cannot say, as for ``open()``.
+
+    Raises:
+        CommandError: It cannot be written; the message names file and cause.
+    """
     try:
-        if _is_special(path):
-            path.write_text(text, encoding="utf-8", newline="\n")
-            return
-        temporary = _temporary_beside(path)
+        special = _is_special(path)
+        target = path if special else _temporary_beside(path)
         try:
-            with temporary.open("x", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-            temporary.replace(os.path.realpath(path))
+            with target.open(
+                "w" if special else "x", encoding="utf-8", errors=errors, newline="\n"
+            ) as stream:
+                yield stream
+            if not special:
+                target.replace(os.path.realpath(path))
         except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
+            if not special:
+                with suppress(OSError):
+                    target.unlink()
             raise
     except (OSError, ValueError) as error:
         raise _refused(path, error) from error

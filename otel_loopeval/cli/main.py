@@ -24,14 +24,14 @@ from otel_loopeval.cli.errors import (
 from otel_loopeval.version import __version__
 
 PROGRAM: Final = "otel-loopeval"
-COMMANDS: Final = ("demo",)
+COMMANDS: Final = ("demo", "score")
 
 _DESCRIPTION: Final = """\
 Loop health for LLM agents in OpenTelemetry: did each run converge, what did it waste, did a doom loop fire.
 """
 _EXIT_STATUSES: Final = """\
 exit status: 0 success; 1 the command could not do its work (a file or endpoint refused); 2 unknown command
-or bad option; 130 interrupted
+or bad option; 3 the input cannot be read; 130 interrupted. The help of score tells its own.
 """
 
 

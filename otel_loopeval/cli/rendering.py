@@ -18,67 +18,81 @@ from rich.tree import Tree
 from otel_loopeval import semconv
 from otel_loopeval.cli.console import Symbols, printable
 from otel_loopeval.cli.stored_runs import StoredRuns
+from otel_loopeval.reports import RunRecord, record_of, words
 from otel_loopeval.runs.dialects import own
 from otel_loopeval.runs.reconstruct import Replayed
-from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.spans import SpanData, SpanEvent
-from otel_loopeval.runs.verdict import Verdict
 
 _TABLE_WIDTH: Final = 72
 """Columns that the table of verdicts needs."""
 _BAR_CELLS: Final = 10
 _CHART_SCORES: Final = 12
+_SHORT_ID: Final = 8
 _SHOWN_AT_EACH_END: Final = 6
 """Spans of one parent that a tree shows from its beginning and from its end, if there are many."""
 
 _GOOD, _BAD, _QUIET, _ALARM = "green", "red", "dim", "yellow"
 
-_REASONS: Final = {
-    semconv.REASON_NOT_CONVERGED: "did not converge",
-    semconv.REASON_WASTED_ITERATIONS: "wasted iterations",
-    semconv.REASON_DOOM_LOOP: "doom loop",
-    semconv.REASON_OVER_TOKEN_BUDGET: "over the token budget",
-}
-
 
 class VerdictTable:
-    """The verdicts, one row a run; on a narrow terminal, where a table would break its words, a list."""
+    """The verdicts, one row a run; on a narrow terminal, where a table would break its words, a list.
 
-    def __init__(self, runs: Iterable[Replayed], symbols: Symbols) -> None:
+    Args:
+        runs: The runs.
+        symbols: What the console can show.
+        ids: Whether to show what identifies each, and its tokens where they are known.
+    """
+
+    def __init__(self, runs: Iterable[RunRecord], symbols: Symbols, *, ids: bool = False) -> None:
         self._runs = list(runs)
         self._symbols = symbols
+        self._ids = _short_ids(self._runs) if ids else []
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if options.max_width >= _TABLE_WIDTH:
-            yield _table(self._runs, self._symbols)
+            yield self._table()
             return
-        for stored in self._runs:
-            run, verdict = stored.run, stored.verdict
-            name = Text(printable(run.agent), style="bold")
-            yield name.append("  ").append(health_text(verdict.passed, self._symbols))
-            best = "" if verdict.best_score is None else f", best {_best(verdict)}"
-            yield Padding(Text(f"{_facts(run, verdict)}{best}"), (0, 0, 0, 2))
-            if verdict.decided:
-                yield Padding(Text(why(verdict)), (0, 0, 0, 2))
+        for position, record in enumerate(self._runs):
+            name = Text(printable(record.agent), style="bold")
+            yield name.append("  ").append(health_text(record.passed, self._symbols))
+            best = "" if record.best_score is None else f", best {_best(record)}"
+            yield Padding(Text(f"{_facts(record)}{best}"), (0, 0, 0, 2))
+            if record.passed is not None:
+                yield Padding(Text(printable(words.why(record))), (0, 0, 0, 2))
+            if self._ids:
+                yield Padding(Text(f"run {self._ids[position]}", style=_QUIET), (0, 0, 0, 2))
+
+    def _table(self) -> Table:
+        headings = ["Loop", "Verdict", "Iterations", "Best", "Scores", "Why"]
+        if self._ids:
+            headings = ["Run", "Loop", "Verdict", "Iterations", "Tokens", "Scores", "Why"]
+            empty = {"Tokens": all(record.tokens is None for record in self._runs)}
+            empty["Scores"] = all(record.best_score is None for record in self._runs)
+            headings = [heading for heading in headings if not empty.get(heading)]
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for heading in headings:
+            right = heading in ("Iterations", "Best", "Tokens")
+            table.add_column(heading, overflow="fold", justify="right" if right else "left")
+        for position, record in enumerate(self._runs):
+            cells = {
+                "Run": Text(self._ids[position] if self._ids else "", style=_QUIET),
+                "Loop": Text(printable(record.agent)),
+                "Verdict": health_text(record.passed, self._symbols),
+                "Iterations": Text(str(record.iterations)),
+                "Best": Text(_best(record)),
+                "Tokens": Text("" if record.tokens is None else f"{record.tokens:,}"),
+                "Scores": Text(chart(record.scores, _threshold(record), self._symbols)),
+                "Why": Text(printable(words.why(record))),
+            }
+            table.add_row(*(cells[heading] for heading in headings))
+        return table
 
 
-def _table(runs: Iterable[Replayed], symbols: Symbols) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for heading in ("Loop", "Verdict", "Iterations", "Best", "Scores", "Why"):
-        table.add_column(
-            heading, overflow="fold", justify="right" if heading in ("Iterations", "Best") else "left"
-        )
-    for stored in runs:
-        run, verdict = stored.run, stored.verdict
-        table.add_row(
-            Text(printable(run.agent)),
-            health_text(verdict.passed, symbols),
-            Text(str(run.iteration_count)),
-            Text(_best(verdict)),
-            Text(chart([iteration.score for iteration in run.iterations], verdict.health.threshold, symbols)),
-            Text(why(verdict)),
-        )
-    return table
+def _short_ids(runs: Sequence[RunRecord]) -> list[str]:
+    """Ids as short as they still tell the runs apart, as ``--explain`` takes them."""
+    whole = [printable(record.id) for record in runs]
+    short = [run_id[:_SHORT_ID] for run_id in whole]
+    return short if len(set(short)) == len(set(whole)) else whole
 
 
 def health_mark(passed: bool | None, symbols: Symbols) -> Text:
@@ -90,26 +104,7 @@ def health_mark(passed: bool | None, symbols: Symbols) -> Text:
 
 def health_text(passed: bool | None, symbols: Symbols) -> Text:
     """Healthy, unhealthy, or neither, as a mark and in words."""
-    words = "no verdict" if passed is None else "healthy" if passed else "unhealthy"
-    return health_mark(passed, symbols).append(f" {words}")
-
-
-def why(verdict: Verdict) -> str:
-    """The reasons of a verdict in a few words."""
-    if not verdict.decided:
-        return verdict.outcome
-    if not verdict.reasons:
-        return f"converged in {verdict.health.iterations_to_success}"
-    parts: list[str] = []
-    for reason in verdict.reasons:
-        text = _REASONS.get(reason, reason)
-        if reason == semconv.REASON_WASTED_ITERATIONS:
-            wasted = verdict.health.wasted_iterations
-            text = f"{wasted} wasted iteration{_plural(wasted)}"
-        elif reason == semconv.REASON_DOOM_LOOP and verdict.doom_loop_kinds:
-            text = f"{text} ({', '.join(map(printable, verdict.doom_loop_kinds))})"
-        parts.append(text)
-    return ", ".join(parts)
+    return health_mark(passed, symbols).append(f" {words.verdict(passed)}")
 
 
 def chart(scores: Sequence[float | None], threshold: float, symbols: Symbols) -> str:
@@ -165,7 +160,7 @@ class _Painter:
     def run_label(self, name: Text, stored: Replayed) -> Text:
         """A run in one line, and its verdict, if there is one, in a sentence."""
         verdict = stored.verdict
-        facts = f"  {_facts(stored.run, verdict)}"
+        facts = f"  {_facts(record_of(stored))}"
         text = Text.assemble(name, "  ", health_text(verdict.passed, self._symbols), (facts, _QUIET))
         if verdict.decided:
             text.append(f"\n{verdict.health.reasoning}", style=_QUIET)
@@ -279,22 +274,23 @@ def _seconds(span: SpanData) -> float:
     return max(span.end_ns - span.start_ns, 0) / 1e9
 
 
-def _best(verdict: Verdict) -> str:
-    return "" if verdict.best_score is None else f"{verdict.best_score:g} of {verdict.health.threshold:g}"
+def _threshold(record: RunRecord) -> float:
+    return math.inf if record.threshold is None else record.threshold
 
 
-def _facts(run: LoopRun, verdict: Verdict) -> str:
+def _best(record: RunRecord) -> str:
+    return "" if record.best_score is None else f"{record.best_score:g} of {_threshold(record):g}"
+
+
+def _facts(record: RunRecord) -> str:
     """Iterations, how it ended if it did not just complete, and duration."""
-    number, most = run.iteration_count, run.max_iterations
-    facts = [f"{number} iteration{_plural(number)}" if most is None else f"{number} of {most} iterations"]
-    if verdict.outcome != semconv.OUTCOME_COMPLETED:
-        facts.append(verdict.outcome)
-    facts.append(duration(verdict.health.total_duration_s))
+    number, most = record.iterations, record.max_iterations
+    facts = [words.count(number, "iteration") if most is None else f"{number} of {most} iterations"]
+    if record.outcome != semconv.OUTCOME_COMPLETED:
+        facts.append(record.outcome)
+    if record.duration_s is not None:
+        facts.append(duration(record.duration_s))
     return ", ".join(facts)
-
-
-def _plural(number: int) -> str:
-    return "" if number == 1 else "s"
 
 
 def _word(value: object, default: str) -> str:

@@ -1,5 +1,6 @@
 """Reports on judged runs: what is told of each, sums over many, a gate, and the forms to write them in."""
 
+from otel_loopeval.reports import words
 from otel_loopeval.reports.as_github import GithubWriter
 from otel_loopeval.reports.as_json import JsonLinesWriter, JsonWriter
 from otel_loopeval.reports.as_junit import JunitWriter
@@ -35,4 +36,5 @@ __all__ = [
     "read_baseline",
     "record_of",
     "source_notes",
+    "words",
 ]

@@ -11,7 +11,9 @@ from otel_loopeval.reports.shortlist import Shortlist
 _RUNS: Final = 50
 _AGENTS: Final = 50
 _LONGEST: Final = 200
-_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()<>#+!|~&@:-])")
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]()<>#+!|~&-])")
+_NAMES: Final = re.compile(r"([@:])(?=[\w/+-])")
+"""What begins a mention, a link or an emoji, whether escaped or not."""
 
 
 class MarkdownWriter:
@@ -104,7 +106,7 @@ def _table(headings: list[str], sides: str, rows: list[list[str]]) -> list[str]:
 def _text(text: str) -> str:
     """Text of unknown origin, so that it is shown as it is: no markup, no mention, no line end."""
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-    return _SPECIAL.sub(r"\\\1", _one_line(shown))
+    return _NAMES.sub("\\1\N{ZERO WIDTH SPACE}", _SPECIAL.sub(r"\\\1", _one_line(shown)))
 
 
 def _code(text: str) -> str:

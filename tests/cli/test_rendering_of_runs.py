@@ -9,6 +9,7 @@ from otel_loopeval import semconv
 from otel_loopeval.cli.console import ASCII, UNICODE, make_console, printable, symbols_of
 from otel_loopeval.cli.rendering import VerdictTable, chart, duration, run_tree
 from otel_loopeval.cli.stored_runs import StoredRuns
+from otel_loopeval.reports import record_of
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.verdict import Policy
 
@@ -64,7 +65,7 @@ def trees(*spans: SpanData, policy: Policy | None = None) -> str:
 
 
 def table(*spans: SpanData, policy: Policy | None = None, width: int = 80) -> str:
-    return shown(VerdictTable(StoredRuns(spans, policy).runs, UNICODE), width=width)
+    return shown(VerdictTable(map(record_of, StoredRuns(spans, policy).runs), UNICODE), width=width)
 
 
 def test_a_run_with_a_nested_run_a_failed_call_and_an_iteration_without_a_score():
