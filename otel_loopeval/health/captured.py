@@ -6,6 +6,7 @@ result and no events ask for them. Where nothing is instrumented nothing is reme
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
@@ -24,13 +25,15 @@ class ByIdentity(Generic[T]):
 
     Args:
         most: Objects to remember; the oldest are forgotten first.
+        holds: Keep objects alive that cannot be referenced weakly, such as lists.
     """
 
-    __slots__ = ("_known", "_most")
+    __slots__ = ("_holds", "_known", "_most")
 
-    def __init__(self, most: int = _MOST_OBJECTS) -> None:
+    def __init__(self, most: int = _MOST_OBJECTS, *, holds: bool = False) -> None:
         self._known: dict[int, tuple[Callable[[], Any], T]] = {}
         self._most = most
+        self._holds = holds
 
     def __len__(self) -> int:
         return len(self._known)
@@ -44,7 +47,7 @@ class ByIdentity(Generic[T]):
         """Give the object a value.
 
         Raises:
-            TypeError: The object cannot be referenced weakly.
+            TypeError: The object cannot be referenced weakly, and is not to be held.
         """
         key = id(subject)
 
@@ -53,7 +56,14 @@ class ByIdentity(Generic[T]):
             if known is not None and known[0] is dead:  # else another object has its address by now
                 self._known.pop(key, None)
 
-        self._known[key] = (ref(subject, forget), value)
+        reference: Callable[[], Any]
+        try:
+            reference = ref(subject, forget)
+        except TypeError:
+            if not self._holds:
+                raise
+            reference = partial(_same, subject)
+        self._known[key] = (reference, value)
         if len(self._known) > self._most:
             for oldest in list(self._known)[: len(self._known) - self._most]:
                 self._known.pop(oldest, None)
@@ -68,6 +78,10 @@ class ByIdentity(Generic[T]):
     def clear(self) -> None:
         """Forget every object."""
         self._known.clear()
+
+
+def _same(subject: T) -> T:
+    return subject
 
 
 _events: ByIdentity[tuple[GuardEvent, ...]] = ByIdentity()

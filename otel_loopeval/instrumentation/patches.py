@@ -1,4 +1,4 @@
-"""Patches of single methods, in place and reversible."""
+"""Patches of single methods and functions, in place and reversible."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,37 +13,37 @@ class Patches:
 
     def __init__(self) -> None:
         self.active = True
-        self._replaced: list[tuple[type, str, Any, Any]] = []
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._restores: list[Callable[[], None]] = []
 
     def on_restore(self, restore: Callable[[], None]) -> None:
         """Call this too when the patches are taken back."""
         self._restores.append(restore)
 
-    def wrap(self, cls: type, name: str, wrapper: Callable[[Any], Any]) -> None:
-        """Replace a method, inherited or not, by ``wrapper(method)``.
+    def wrap(self, owner: Any, name: str, wrapper: Callable[[Any], Any]) -> None:
+        """Replace a method of a class, inherited or not, or a function of a module, by ``wrapper(it)``.
 
         Raises:
-            AttributeError: The class has no such method.
+            AttributeError: The class or module has none of that name.
         """
-        self.replace(cls, name, wrapper(getattr(cls, name)))
+        self.replace(owner, name, wrapper(getattr(owner, name)))
 
-    def replace(self, cls: type, name: str, ours: Any) -> None:
-        """Put an attribute of ours on a class."""
-        original = cls.__dict__.get(name)
-        setattr(cls, name, ours)
-        self._replaced.append((cls, name, original, ours))
+    def replace(self, owner: Any, name: str, ours: Any) -> None:
+        """Put an attribute of ours on a class or module."""
+        original = owner.__dict__.get(name)
+        setattr(owner, name, ours)
+        self._replaced.append((owner, name, original, ours))
 
     def restore(self) -> None:
         """Put the original methods back, where nobody has patched over ours."""
         self.active = False
-        for cls, name, original, ours in reversed(self._replaced):
-            if cls.__dict__.get(name) is not ours:
+        for owner, name, original, ours in reversed(self._replaced):
+            if owner.__dict__.get(name) is not ours:
                 continue
             if original is None:  # it was inherited
-                delattr(cls, name)
+                delattr(owner, name)
             else:
-                setattr(cls, name, original)
+                setattr(owner, name, original)
         self._replaced.clear()
         for restore in reversed(self._restores):
             restore()

@@ -162,11 +162,16 @@ def _patch_module(name: str, module: Any) -> None:
         try:
             patch.apply(module, patches)
         except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
-            patches.restore()
-            warning = (
-                f"otel-loopeval: {name} is not as expected ({type(error).__name__}); "
-                f"{patch.name} of it are not followed"
-            )
-            errors.swallow(f"instrumentation.{name}", error, warning)
+            _give_up(patch, patches, error)
         else:
             _state.patches.append(patches)
+
+
+@errors.guarded("instrumentation.give_up")
+def _give_up(patch: praisonai.Patch, patches: Patches, error: Exception) -> None:
+    warning = f"otel-loopeval: {patch.name} of this praisonaiagents are not followed: {error}"
+    if isinstance(error, AttributeError):  # a version without that seam: no error of ours
+        errors.warn_once(warning)
+    else:
+        errors.swallow(f"instrumentation.{patch.module}", error, warning)
+    patches.restore()

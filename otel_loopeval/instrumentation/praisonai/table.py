@@ -4,7 +4,16 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from otel_loopeval.instrumentation.patches import Patches
-from otel_loopeval.instrumentation.praisonai.guards import escalation
+from otel_loopeval.instrumentation.praisonai.autonomy import patch_autonomy
+from otel_loopeval.instrumentation.praisonai.evaluator import patch_evaluator
+from otel_loopeval.instrumentation.praisonai.goal import patch_goal_loops
+from otel_loopeval.instrumentation.praisonai.guards import (
+    escalation,
+    loop_guard,
+    permissions,
+    recovery,
+    tool_loops,
+)
 from otel_loopeval.instrumentation.praisonai.loops import patch_loops
 
 
@@ -25,7 +34,18 @@ class Patch(NamedTuple):
 
 PATCHES: Final = (
     Patch("evaluation loops", "praisonaiagents.eval.loop", patch_loops),
-    Patch("the escalation detector", "praisonaiagents.escalation.doom_loop", escalation.patch_detector),
-    Patch("loop guards", "praisonaiagents.escalation.loop_guard", escalation.patch_loop_guard),
+    Patch("autonomous runs", "praisonaiagents.agent.agent", patch_autonomy),
+    Patch("goal loops", "praisonaiagents.agent.agent", patch_goal_loops),
+    Patch("loop evaluators", "praisonaiagents.eval.loop_eval", patch_evaluator),
+    Patch("escalation detectors", "praisonaiagents.escalation.doom_loop", escalation.patch_detector),
+    Patch("doom-loop trackers", "praisonaiagents.agent.autonomy", escalation.patch_tracker),
+    Patch("autonomy recovery", "praisonaiagents.agent.agent", recovery.patch_recovery),
+    Patch("observability hooks", "praisonaiagents.escalation.observability", recovery.patch_observability),
+    Patch("loop guards", "praisonaiagents.escalation.loop_guard", loop_guard.patch_loop_guard),
+    Patch("permission detectors", "praisonaiagents.permissions.doom_loop", permissions.patch_detector),
+    Patch("permission gates", "praisonaiagents.agent.agent", permissions.patch_gate),
+    Patch("tool-loop detection", "praisonaiagents.agent.loop_detection", tool_loops.patch_detection),
+    Patch("approval of tool loops", "praisonaiagents.agent.agent", tool_loops.patch_approval),
+    Patch("tool-loop plugin", "praisonaiagents.plugins.loop_detection_plugin", tool_loops.patch_plugin),
 )
 """All parts. Those of one module are applied in this order."""
