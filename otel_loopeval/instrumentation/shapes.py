@@ -75,6 +75,14 @@ def read_answer(it: Iteration, answer: Any) -> None:
     it.output = answer if isinstance(answer, str) else None
 
 
+def keep_answer(it: Iteration, answer: Any) -> None:
+    """The same, and keep it for a partial result."""
+    read_answer(it, answer)
+    known = driven(it.run)
+    if known is not None:
+        known.output = answer
+
+
 def read_loop_result(run: Run, result: Any) -> str | None:
     """Read an ``EvaluationLoopResult``: its own verdict, and the scores that the seams did not see.
 

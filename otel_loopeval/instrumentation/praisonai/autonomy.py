@@ -14,9 +14,8 @@ from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.praisonai import partial
 from otel_loopeval.instrumentation.praisonai.loops import SCOPE
 from otel_loopeval.instrumentation.seams import LoopSeams
-from otel_loopeval.instrumentation.shapes import Call, LoopShape, driven
+from otel_loopeval.instrumentation.shapes import Call, LoopShape, driven, keep_answer, read_answer
 from otel_loopeval.otel import _sdk
-from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run
 
@@ -58,7 +57,7 @@ def patch_autonomy(module: Any, patches: Patches) -> None:
             finish=finish,
             failure=failure,
             partial=partial.autonomy_result,
-            answer=_take_answer,
+            answer=keep_answer,
             number=_next_number,
             runs=("run_autonomous", "run_autonomous_async"),
             turns=("_consume_self_correction",),
@@ -151,18 +150,15 @@ def _next_number(_call: Call) -> None:
     return None
 
 
-def _take_answer(it: Iteration, answer: Any) -> None:
-    # Not shown to the detectors: they see the agent's messages as the model gives them.
-    known = driven(it.run)
-    if known is not None:
-        known.output = answer
-
-
 def _take_progress(run: Run, call: Call) -> None:
     """Read what the loop passes to its check of budgets, once a turn."""
     known, it = driven(run), run.iteration
     if known is None:
         return
+    answer = call.argument(5, "last_output")
+    if it is not None and it.output is None:  # an agent whose `chat` was replaced on the object
+        read_answer(it, answer)
+        known.output = answer
     stage = _stage(call.argument(1, "stage"))
     if stage is not None:
         known.progress["stage"] = stage

@@ -8,7 +8,7 @@ from otel_loopeval.instrumentation.evaluation import loop_settings
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.praisonai import partial
 from otel_loopeval.instrumentation.seams import LoopSeams
-from otel_loopeval.instrumentation.shapes import Call, LoopShape, driven, read_answer, read_verdict
+from otel_loopeval.instrumentation.shapes import Call, LoopShape, driven, keep_answer, read_verdict
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run
@@ -20,7 +20,7 @@ def patch_loops(module: Any, patches: Patches) -> None:
     """Follow the package's ``EvaluationLoop``."""
     shape = LoopShape(
         begin=_begin,
-        answer=_take_answer,
+        answer=keep_answer,
         score=_take_verdict,
         judge_failure=_judge_failure,
         partial=partial.loop_result,
@@ -34,13 +34,6 @@ def _begin(loop: Any, _call: Call) -> Run:
     return begin_run(
         agent_name(loop.agent), scope=SCOPE, framework=semconv.FRAMEWORK_PRAISONAI, **loop_settings(loop)
     )
-
-
-def _take_answer(it: Iteration, answer: Any) -> None:
-    read_answer(it, answer)
-    known = driven(it.run)
-    if known is not None:
-        known.output = answer
 
 
 def _take_verdict(it: Iteration, verdict: Any) -> None:
