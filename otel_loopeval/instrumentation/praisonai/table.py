@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.praisonai.autonomy import patch_autonomy
+from otel_loopeval.instrumentation.praisonai.calls import patch_litellm, patch_openai
 from otel_loopeval.instrumentation.praisonai.evaluator import patch_evaluator
 from otel_loopeval.instrumentation.praisonai.goal import patch_goal_loops
 from otel_loopeval.instrumentation.praisonai.guards import (
@@ -15,6 +16,7 @@ from otel_loopeval.instrumentation.praisonai.guards import (
     tool_loops,
 )
 from otel_loopeval.instrumentation.praisonai.loops import patch_loops
+from otel_loopeval.instrumentation.praisonai.tools import patch_tools
 
 
 class Patch(NamedTuple):
@@ -36,6 +38,9 @@ PATCHES: Final = (
     Patch("evaluation loops", "praisonaiagents.eval.loop", patch_loops),
     Patch("autonomous runs", "praisonaiagents.agent.agent", patch_autonomy),
     Patch("goal loops", "praisonaiagents.agent.agent", patch_goal_loops),
+    Patch("model calls through the OpenAI SDK", "praisonaiagents", patch_openai),
+    Patch("model calls through LiteLLM", "praisonaiagents", patch_litellm),
+    Patch("tool calls", "praisonaiagents.agent.agent", patch_tools),
     Patch("loop evaluators", "praisonaiagents.eval.loop_eval", patch_evaluator),
     Patch("escalation detectors", "praisonaiagents.escalation.doom_loop", escalation.patch_detector),
     Patch("doom-loop trackers", "praisonaiagents.agent.autonomy", escalation.patch_tracker),
