@@ -1,5 +1,5 @@
 """Instrumentation of loops that know nothing of OpenTelemetry: our own and the frameworks'."""
 
-from otel_loopeval.instrumentation.setup import instrument, uninstrument
+from otel_loopeval.instrumentation.setup import instrument, is_instrumented, uninstrument
 
-__all__ = ["instrument", "uninstrument"]
+__all__ = ["instrument", "is_instrumented", "uninstrument"]

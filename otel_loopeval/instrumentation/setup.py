@@ -115,6 +115,11 @@ def instrument(
         _watch_imports()
 
 
+def is_instrumented() -> bool:
+    """Whether ``instrument()`` was called, and ``uninstrument()`` not since."""
+    return _state.active
+
+
 def uninstrument() -> None:
     """Make everything inert: patches are taken back, processors see nothing, new runs emit nothing.
 

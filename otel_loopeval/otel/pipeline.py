@@ -11,7 +11,7 @@ from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.trace import NoOpTracerProvider, TracerProvider
 
 from otel_loopeval import semconv
-from otel_loopeval.otel import _sdk, errors, lifecycle
+from otel_loopeval.otel import _sdk, errors, lifecycle, watching
 from otel_loopeval.otel.instruments import Instruments
 from otel_loopeval.otel.options import Options
 from otel_loopeval.pricing import known_prices
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
 
     from otel_loopeval.runs.reconstruct import Node
+    from otel_loopeval.runs.verdict import Verdict
 
 _ROOM = 20_000
 
@@ -97,6 +98,7 @@ class Pipeline:
             max_runs=options.max_open_runs,
             max_idle_s=options.max_idle_s,
             on_evict=self._on_evict,
+            on_finish=self._on_finish,
             price=_PRICE,
         )
         self.configure(options, meter_provider, logger_provider)
@@ -165,6 +167,9 @@ class Pipeline:
             flush = getattr(provider, "force_flush", None)
             if flush is not None:
                 flush(timeout_ms)
+
+    def _on_finish(self, run: LoopRun, verdict: "Verdict") -> None:
+        watching.tell(run, verdict, self.tracker.policy)
 
     def _on_evict(self, run: LoopRun, reason: str) -> None:
         self.instruments.evicted(reason)

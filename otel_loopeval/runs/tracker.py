@@ -32,6 +32,7 @@ class Tracker:
         max_idle_s: Seconds without news after which a run may be evicted; None for no limit, since a
             run may wait for days.
         on_evict: Called with each evicted run and the reason, outside the lock.
+        on_finish: Called with each run that ended and its verdict, outside the lock.
         price: Tells what a model call cost; None where nobody knows.
     """
 
@@ -42,6 +43,7 @@ class Tracker:
         max_runs: int = DEFAULT_MAX_RUNS,
         max_idle_s: float | None = None,
         on_evict: Callable[[LoopRun, str], None] | None = None,
+        on_finish: Callable[[LoopRun, Verdict], None] | None = None,
         price: Price | None = None,
     ) -> None:
         self.policy = policy or Policy()
@@ -50,6 +52,7 @@ class Tracker:
         self._max_idle_ns = None if max_idle_s is None else int(max_idle_s * 1e9)
         self._next_sweep_ns = 0
         self._on_evict = on_evict
+        self._on_finish = on_finish
         self._open: dict[LoopRun, int] = {}  # run -> its active_ns when last looked at by an eviction
         self.lock = threading.RLock()
 
@@ -85,7 +88,10 @@ class Tracker:
             run.closed = True
         if run.outcome is None:
             run.outcome = outcome
-        return judge(run, ended_ns, self.policy)
+        verdict = judge(run, ended_ns, self.policy)
+        if self._on_finish is not None:
+            self._on_finish(run, verdict)
+        return verdict
 
     def look(self, run: LoopRun, now_ns: int) -> Verdict:
         """Judge an open run as if it ended now."""
