@@ -10,6 +10,11 @@ from otel_loopeval.otlp.decoding import read_traces
 from otel_loopeval.otlp.misfit import Misfit, OtlpError
 from otel_loopeval.runs.spans import SpanData
 
+try:
+    from otel_loopeval.otlp.quick import read_line_quickly as _read_quickly
+except ImportError:  # msgspec is an extra
+    _read_quickly = None
+
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -53,7 +58,7 @@ def read_lines(
     """
     for number, line in enumerate(lines, start=1):
         try:
-            spans = _read_line(line)
+            spans = read_line(line)
         except Misfit as misfit:
             error = OtlpError(source, number, str(misfit))
             if on_error is None:
@@ -63,21 +68,55 @@ def read_lines(
         yield from spans
 
 
-def _read_line(line: str | bytes) -> list[SpanData]:
+def read_line(line: str | bytes) -> list[SpanData]:
+    """The spans in one line of OTLP/JSON, in order.
+
+    Raises:
+        Misfit: The line is no OTLP/JSON traces.
+    """
+    if _read_quickly is not None and isinstance(line, bytes):
+        spans = _read_quickly(line)
+        if spans is not None:
+            return spans
+    return read_line_strictly(line)
+
+
+def read_line_strictly(line: str | bytes) -> list[SpanData]:
+    """As :func:`read_line`, with the standard library alone.
+
+    Raises:
+        Misfit: The line is no OTLP/JSON traces.
+    """
+    text = as_text(line)
+    if not text or text.isspace():
+        return []
+    try:
+        return read_traces(parse_json(text))
+    except RecursionError:
+        raise Misfit("values that are nested less deeply", text) from None
+
+
+def as_text(line: str | bytes) -> str:
+    """A line as text, from UTF-8, without a byte order mark.
+
+    Raises:
+        Misfit: It is no UTF-8.
+    """
     if isinstance(line, bytes):
         try:
             line = line.removeprefix(_BYTE_ORDER_MARK).decode("utf-8")
         except UnicodeDecodeError as error:
             raise Misfit("UTF-8 text", line[error.start : error.end]) from None
-    if not line or line.isspace():
-        return []
-    try:
-        return read_traces(_parse(line))
-    except RecursionError:
-        raise Misfit("values that are nested less deeply", line) from None
+    return line
 
 
-def _parse(line: str) -> Any:
+def parse_json(line: str) -> Any:
+    """A JSON document, in which every text is whole characters.
+
+    Raises:
+        Misfit: It is no JSON.
+        RecursionError: It is nested too deeply.
+    """
     try:
         document = json.loads(line, parse_constant=_no_constant)
     except json.JSONDecodeError as error:

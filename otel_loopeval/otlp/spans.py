@@ -58,7 +58,7 @@ class _Draft:
         self.resource = resource
         self.status_message = status_message
         # A quarter of the time that the frozen class takes; Python allows it between classes of one layout.
-        self.__class__ = SpanData
+        self.__class__ = SpanData  # type: ignore[reportAttributeAccessIssue]  # what a type is, is the trick
 
 
 def _quickest() -> _Make:

@@ -16,8 +16,12 @@ from otel_loopeval.otlp.misfit import Misfit
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _UINT64_MAX = 2**64 - 1
+_SURE_DIGITS = 18  # numbers of so many digits are in both ranges
 _SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _HEX = frozenset("0123456789abcdefABCDEF")
+
+MAX_NESTING = 30
+"""Values may be nested this deep. Protobuf readers allow about as much, and what walks a value recurses."""
 
 _T = TypeVar("_T")
 
@@ -89,12 +93,12 @@ def read_items(value: Any, read: Callable[[Any], _T]) -> list[_T]:
     return items
 
 
-def read_attributes(value: Any) -> dict[str, Any]:
-    """A list of key-value pairs, the last of a repeated key winning."""
-    return dict(read_items(value, _read_pair))
+def read_attributes(value: Any, depth: int = 0) -> dict[str, Any]:
+    """A list of key-value pairs, the last of a repeated key winning; ``depth`` values around it."""
+    return dict(read_items(value, lambda pair: _read_pair(pair, depth)))
 
 
-def read_value(value: Any) -> Any:
+def read_value(value: Any, depth: int = 0) -> Any:
     """An ``AnyValue``: str, bool, int, float, bytes, None, or a tuple or dict of them."""
     if value is None:
         return None
@@ -105,7 +109,18 @@ def read_value(value: Any) -> Any:
     if len(found) > 1:
         raise Misfit(f"one kind of value, not both {found[0]} and {found[1]}", value)
     kind = found[0]
+    if kind == "arrayValue":
+        return read_field(kinds, kind, lambda array: _read_array_value(array, inner_depth(depth)))
+    if kind == "kvlistValue":
+        return read_field(kinds, kind, lambda kvlist: _read_kvlist(kvlist, inner_depth(depth)))
     return read_field(kinds, kind, _READERS[kind])
+
+
+def inner_depth(depth: int) -> int:
+    """The depth inside of a value that holds others."""
+    if depth >= MAX_NESTING:
+        raise Misfit(f"values in at most {MAX_NESTING} others", [])
+    return depth + 1
 
 
 def write_value(value: Any) -> dict[str, Any]:  # noqa: PLR0911 - one for each kind of value
@@ -164,7 +179,10 @@ def _read_bool(value: Any) -> bool:
     return value
 
 
-def _read_int(value: Any) -> int:
+def read_int(value: Any) -> int:
+    """A signed 64-bit integer, as a number or as a string of digits."""
+    if type(value) is str and len(value) <= _SURE_DIGITS and value.isdigit() and value.isascii():
+        return int(value)  # the usual form, quickly
     return _integer(value, _INT64_MIN, _INT64_MAX)
 
 
@@ -184,7 +202,8 @@ def _integer(value: Any, low: int, high: int) -> int:
     return number
 
 
-def _read_double(value: Any) -> float:
+def read_double(value: Any) -> float:
+    """A number, or the name of one that JSON has no form for."""
     if isinstance(value, str):
         special = _SPECIAL_NUMBERS.get(value)
         if special is not None:
@@ -197,7 +216,8 @@ def _read_double(value: Any) -> float:
     raise Misfit('a number, "NaN", "Infinity" or "-Infinity"', value)
 
 
-def _read_bytes(value: Any) -> bytes:
+def read_bytes(value: Any) -> bytes:
+    """Bytes in base64."""
     if isinstance(value, str):
         try:
             # Both alphabets, with and without padding, as protobuf readers do.
@@ -208,29 +228,34 @@ def _read_bytes(value: Any) -> bytes:
     raise Misfit("base64", value)
 
 
-def _read_pair(pair: Any) -> tuple[str, Any]:
+def _read_pair(pair: Any, depth: int) -> tuple[str, Any]:
     entry = read_object(pair)
-    return read_field(entry, "key", _read_string), read_field(entry, "value", read_value)
+    return (
+        read_field(entry, "key", _read_string),
+        read_field(entry, "value", lambda value: read_value(value, depth)),
+    )
 
 
-def _read_array_value(value: Any) -> tuple[Any, ...]:
-    return tuple(read_field(read_object(value), "values", _read_any_values))
+def _read_array_value(value: Any, depth: int) -> tuple[Any, ...]:
+    return tuple(
+        read_field(
+            read_object(value),
+            "values",
+            lambda values: read_items(values, lambda item: read_value(item, depth)),
+        )
+    )
 
 
-def _read_any_values(values: Any) -> list[Any]:
-    return read_items(values, read_value)
-
-
-def _read_kvlist(value: Any) -> dict[str, Any]:
-    return read_field(read_object(value), "values", read_attributes)
+def _read_kvlist(value: Any, depth: int) -> dict[str, Any]:
+    return read_field(read_object(value), "values", lambda values: read_attributes(values, depth))
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     "stringValue": _read_string,
     "boolValue": _read_bool,
-    "intValue": _read_int,
-    "doubleValue": _read_double,
-    "bytesValue": _read_bytes,
-    "arrayValue": _read_array_value,
-    "kvlistValue": _read_kvlist,
+    "intValue": read_int,
+    "doubleValue": read_double,
+    "bytesValue": read_bytes,
+    "arrayValue": read_array,  # these two only as keys: what is inside has a depth
+    "kvlistValue": read_object,
 }
