@@ -47,9 +47,10 @@ class Alarms:
         standing[key] = rank
         return True
 
-    def stand(self, guard: object) -> bool:
-        """Whether an alarm of the guard stands."""
-        return bool(self._by_guard.get(guard))
+    def stand(self, guard: object, *keys: Hashable) -> bool:
+        """Whether an alarm of the guard stands, or one of these if some are named."""
+        standing = self._by_guard.get(guard)
+        return bool(standing) and (not keys or any(key in standing for key in keys))
 
     def over(self, guard: object, *keys: Hashable) -> None:
         """The guard does not see this any more: these alarms of its end, or all of them if none is named."""

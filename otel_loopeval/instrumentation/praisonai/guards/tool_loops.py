@@ -21,6 +21,7 @@ from otel_loopeval.instrumentation.praisonai.guards.permissions import call_key
 from otel_loopeval.otel.errors import guarded
 
 _PING_PONG: Final = "ping_pong"
+_PING_PONG_MISSED: Final = "ping_pong_missed"
 _DETECTORS: Final = ("generic_repeat", "poll_no_progress")
 
 _alarms: Final = Alarms()
@@ -80,11 +81,16 @@ def _news(
         return None
     call = call_key(tool, argument(args, kwargs, 2, "args"))
     if not stuck:
-        alarms.over(history, _PING_PONG, *((detector, call) for detector in _DETECTORS))
+        alarms.over(history, *((detector, call) for detector in _DETECTORS))
+        # Ping-pong is between two calls, and the function finds it at every other one of them.
+        if alarms.stand(history, _PING_PONG) and not alarms.rises(history, _PING_PONG_MISSED):
+            alarms.over(history, _PING_PONG, _PING_PONG_MISSED)
         return None
     event = guard_event_of(verdict)
-    # Ping-pong is between two calls, and found at each of them in turn.
-    key: Hashable = _PING_PONG if event.rule == _PING_PONG else (event.rule, call)
+    key: Hashable = (event.rule, call)
+    if event.rule == _PING_PONG:
+        key = _PING_PONG
+        alarms.over(history, _PING_PONG_MISSED)
     if not alarms.rises(history, key, event.action):
         return None
     tool = tool if isinstance(tool, str) else None
