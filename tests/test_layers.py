@@ -32,7 +32,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "server": SHARED | {"otlp", "runs", "detect", "health", "sources"},
     "spark": SHARED | {"otlp", "sources", "runs", "detect", "health"},
     "__main__": frozenset({"cli"}),
-    "testing": SHARED | {"otel", "instrumentation", "runs", "detect", "health", "evaluation"},
+    "testing": SHARED | {"otel", "instrumentation", "reports", "runs", "detect", "health", "evaluation"},
+    "pytest_plugin": SHARED | {"testing"},
     "cli": SHARED
     | {
         "otel",
@@ -62,6 +63,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "otel": frozenset({"opentelemetry"}),
     "instrumentation": frozenset({"opentelemetry", "wrapt"}),
     "testing": frozenset({"opentelemetry"}),
+    "pytest_plugin": frozenset({"pytest"}),
 }
 LAZY_OUTSIDE_ONLY = ("health", "evaluation")
 

@@ -23,6 +23,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     dist_info = f"otel_loopeval-{__version__}.dist-info"
     assert names == modules | {
         "otel_loopeval/py.typed",
+        "otel_loopeval/reports/report.schema.json",
         f"{dist_info}/METADATA",
         f"{dist_info}/RECORD",
         f"{dist_info}/WHEEL",
@@ -43,6 +44,10 @@ def test_entry_points(wheel: Path) -> None:
         "loopeval",
         "=",
         "otel_loopeval.instrumentation.instrumentor:LoopEvalInstrumentor",
+        "[pytest11]",
+        "loopeval",
+        "=",
+        "otel_loopeval.pytest_plugin",
     ]
 
 

@@ -84,20 +84,10 @@ def _is_meant(wanted: str, record: RunRecord) -> bool:
 
 
 def _repeats(replayed: Replayed) -> list[str]:
-    lines: list[str] = []
-    for event in replayed.run.guard_events:
-        what = f"{'doom loop' if event.doom_loop else 'guard'}: {event.kind}"
-        if event.tool is not None:
-            what += f" of {event.tool}"
-        if event.count is not None:
-            what += f", {event.count} times"
-        if event.first_step is not None and event.last_step is not None:
-            what += f", steps {event.first_step + 1} to {event.last_step + 1}"
-        if event.iteration is not None:
-            what += f", in iteration {event.iteration}"
-        rule = "" if event.rule is None else f", rule {event.rule}"
-        lines.append(f"{what} ({event.source}{rule})")
-    return lines
+    return [
+        words.guard_event(event) + ("" if event.iteration is None else f", in iteration {event.iteration}")
+        for event in replayed.run.guard_events
+    ]
 
 
 def _costs(found: _Found) -> Iterator[str]:

@@ -13,10 +13,8 @@ watchers: list[Watcher] = []
 """Empty but in tests: a run that ends looks no further."""
 
 
+@errors.guarded("watching.tell")
 def tell(run: LoopRun, verdict: Verdict, policy: Policy) -> None:
     """Tell the watchers of a run."""
-    for watcher in list(watchers):
-        try:
-            watcher(run, verdict, policy)
-        except Exception as error:  # noqa: BLE001 - the guard: the run must end
-            errors.swallow("watching.tell", error)
+    for watcher in watchers:
+        watcher(run, verdict, policy)

@@ -8,6 +8,7 @@ from otel_loopeval.reports.as_markdown import MarkdownWriter, source_notes
 from otel_loopeval.reports.baseline import Baseline, BaselineRule, read_baseline
 from otel_loopeval.reports.forms import Report, Source, Writer
 from otel_loopeval.reports.gate import CONDITIONS, Failure, Gate, GateKeeper, Outcome
+from otel_loopeval.reports.outlines import outline
 from otel_loopeval.reports.records import SCHEMA_VERSION, RunRecord, record_of
 from otel_loopeval.reports.shortlist import Shortlist
 from otel_loopeval.reports.summary import AgentTotals, Summary
@@ -33,6 +34,7 @@ __all__ = [
     "Source",
     "Summary",
     "Writer",
+    "outline",
     "read_baseline",
     "record_of",
     "source_notes",

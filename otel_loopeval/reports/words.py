@@ -3,6 +3,7 @@
 from typing import Final
 
 from otel_loopeval import semconv
+from otel_loopeval.health.guards import GuardEvent
 from otel_loopeval.reports.records import RunRecord
 from otel_loopeval.reports.summary import AgentTotals
 
@@ -35,6 +36,19 @@ def why(record: RunRecord) -> str:
             text = f"{text} ({', '.join(record.doom_loop_kinds)})"
         parts.append(text)
     return ", ".join(parts)
+
+
+def guard_event(event: GuardEvent) -> str:
+    """A guard event in a line; its reason, which is content, is left out."""
+    what = f"{'doom loop' if event.doom_loop else 'guard'}: {event.kind}"
+    if event.tool is not None:
+        what += f" of {event.tool}"
+    if event.count is not None:
+        what += f", {event.count} times"
+    if event.first_step is not None and event.last_step is not None:
+        what += f", steps {event.first_step + 1} to {event.last_step + 1}"
+    rule = "" if event.rule is None else f", rule {event.rule}"
+    return f"{what} ({event.source}{rule})"
 
 
 def count(number: int, thing: str) -> str:

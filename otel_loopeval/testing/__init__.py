@@ -12,6 +12,7 @@ from 1, run ids become ``run-1`` and so on, and durations become 0.
 
 from otel_loopeval.testing.building import FixedClock, TraceBuilder
 from otel_loopeval.testing.capture import Capture, CountingIds, SpanStore
+from otel_loopeval.testing.health import LoopHealth
 from otel_loopeval.testing.state import reset
 
-__all__ = ["Capture", "CountingIds", "FixedClock", "SpanStore", "TraceBuilder", "reset"]
+__all__ = ["Capture", "CountingIds", "FixedClock", "LoopHealth", "SpanStore", "TraceBuilder", "reset"]
