@@ -17,7 +17,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
+
+try:
+    from support import responses_api
+except ImportError:  # run as a script
+    import responses_api
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -43,6 +48,20 @@ class Fault:
     drop: bool = False
     message: str = "stub fault"
     param: str | None = None
+
+
+class Served(NamedTuple):
+    """The usage that one reply told its client.
+
+    Attributes:
+        request: What it replied to.
+        input_tokens: Its ``prompt_tokens``, or ``input_tokens``.
+        output_tokens: Its ``completion_tokens``, or ``output_tokens``.
+    """
+
+    request: JsonObject
+    input_tokens: int
+    output_tokens: int
 
 
 Reply: TypeAlias = str | JsonObject | Fault | None
@@ -128,8 +147,10 @@ class OpenAIStub:
         port: Port on 127.0.0.1; 0 takes a free one.
 
     Attributes:
-        requests: The JSON of every request to ``/v1/chat/completions``, in order of arrival.
+        requests: The JSON of every request to ``/v1/chat/completions`` and ``/v1/responses``, in order of
+            arrival; those to the latter have their input as ``messages`` too.
         headers: Their headers, with lower-case names.
+        served: The usage that replies told their clients, in order; streams tell it only if asked to.
     """
 
     def __init__(
@@ -143,6 +164,7 @@ class OpenAIStub:
     ) -> None:
         self.requests: list[JsonObject] = []
         self.headers: list[dict[str, str]] = []
+        self.served: list[Served] = []
         self._script = script
         self._scores = list(scores)
         self._answers = list(answers)
@@ -221,6 +243,13 @@ class OpenAIStub:
         """A fresh id for a response."""
         return f"chatcmpl-stub-{self._next('id')}"
 
+    def note_served(self, request: JsonObject, usage: JsonObject) -> None:
+        """Remember the usage that a reply tells its client."""
+        told = Served(request, usage["prompt_tokens"], usage["completion_tokens"]) if usage else None
+        if told is not None:
+            with self._lock:
+                self.served.append(told)
+
     def _scripted(self, request: JsonObject) -> Reply:
         if self._script is None:
             return None
@@ -272,7 +301,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        if not self.path.split("?")[0].endswith("/chat/completions"):
+        path = self.path.split("?")[0]
+        if not path.endswith(("/chat/completions", "/responses")):
             self._send(404, _error(404, f"no such path: {self.path}"))
             return
         try:
@@ -280,6 +310,8 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             self._send(400, _error(400, "the body is not JSON"))
             return
+        if path.endswith("/responses"):
+            request = {**request, "messages": responses_api.as_messages(request)}
         reply = self.server.stub.reply_to(
             request, {key.lower(): value for key, value in self.headers.items()}
         )
@@ -288,10 +320,20 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             reply = self.server.stub.default_reply(request)
         response = self._response(request, reply if reply is not None else "")
+        options: JsonObject = request.get("stream_options") or {}
+        include_usage = bool(options.get("include_usage"))
+        chunks = _chunks(response, include_usage=include_usage)
+        if path.endswith("/responses"):
+            include_usage = True
+            usage = response["usage"]
+            response = responses_api.as_response(response)
+            chunks = responses_api.as_events(response)
+        else:
+            usage = response.get("usage") or {}
+        if include_usage or not request.get("stream"):
+            self.server.stub.note_served(request, usage)
         if request.get("stream"):
-            options: JsonObject = request.get("stream_options") or {}
-            include_usage = bool(options.get("include_usage"))
-            self._stream(_chunks(response, include_usage=include_usage))
+            self._stream(chunks, done=not path.endswith("/responses"))
         else:
             self._send(200, response)
 
@@ -350,14 +392,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
         self.wfile.flush()
 
-    def _stream(self, chunks: Iterator[JsonObject]) -> None:
+    def _stream(self, chunks: Iterator[JsonObject], *, done: bool = True) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         for chunk in chunks:
             self._event(json.dumps(chunk))
-        self._event("[DONE]")
+        if done:
+            self._event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
         self.wfile.flush()
 
