@@ -11,9 +11,14 @@ from otel_loopeval.otlp.misfit import Misfit, OtlpError
 from otel_loopeval.runs.spans import SpanData
 
 try:
-    from otel_loopeval.otlp.quick import read_line_quickly as _read_quickly
+    from otel_loopeval.otlp.quick import read_line_quickly
 except ImportError:  # msgspec is an extra
-    _read_quickly = None
+
+    def read_line_quickly(line: bytes) -> list[SpanData] | None:
+        """Leaves every line to the strict reader."""
+        del line
+        return None
+
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -74,8 +79,8 @@ def read_line(line: str | bytes) -> list[SpanData]:
     Raises:
         Misfit: The line is no OTLP/JSON traces.
     """
-    if _read_quickly is not None and isinstance(line, bytes):
-        spans = _read_quickly(line)
+    if isinstance(line, bytes):
+        spans = read_line_quickly(line)
         if spans is not None:
             return spans
     return read_line_strictly(line)
@@ -120,9 +125,11 @@ def parse_json(line: str) -> Any:
     try:
         document = json.loads(line, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise Misfit(
-            f"one JSON object per line ({error.msg} at column {error.colno})", line.strip()
-        ) from None
+        if error.lineno > 1:  # a document on several lines
+            what = f"JSON ({error.msg} at its line {error.lineno}, column {error.colno})"
+        else:
+            what = f"one JSON object per line ({error.msg} at column {error.colno})"
+        raise Misfit(what, line.strip()) from None
     except ValueError as error:  # a number with thousands of digits
         raise Misfit(f"JSON ({error})", line.strip()) from None
     if "\\ud" in line or "\\uD" in line:

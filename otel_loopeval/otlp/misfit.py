@@ -52,5 +52,5 @@ def shown(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     # A whole document may be in one string: no more of it is looked at than is shown.
-    text = repr(value[: _SHOWN + 1]) if isinstance(value, str) else repr(value)
+    text = repr(value[: _SHOWN + 1]) if isinstance(value, str | bytes) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."

@@ -1,5 +1,7 @@
 """Why stored spans could not be read."""
 
+from collections.abc import Callable
+
 
 class SourceError(ValueError):
     """A source, or a part of one, that cannot be read.
@@ -15,3 +17,16 @@ class SourceError(ValueError):
         self.source = source
         self.place = place
         self.problem = problem
+
+
+Reporter = Callable[[SourceError], object]
+"""Is told of a part that cannot be read, and raises where that is the end."""
+
+
+def reporter(on_error: Callable[[SourceError], object] | None) -> Reporter:
+    """The given callback, or one that raises."""
+    return on_error if on_error is not None else _raise
+
+
+def _raise(error: SourceError) -> None:
+    raise error from None

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from otel_loopeval.otlp import OtlpError, read_file
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.sources.errors import SourceError
+from otel_loopeval.sources.errors import SourceError, reporter
+from otel_loopeval.sources.files import read_files, read_standard_input
 from otel_loopeval.sources.query import Query
 
 
@@ -32,15 +32,8 @@ def open_source(
         SourceError: The location cannot be read at all (whatever ``on_error`` is), or a part of it cannot
             and ``on_error`` is not given.
     """
-
-    def tell(error: OtlpError) -> None:
-        told = SourceError(error.source, f"line {error.line}", error.problem)
-        if on_error is None:
-            raise told from None
-        on_error(told)
-
-    _ = query, on_progress
-    try:
-        yield from read_file(location, on_error=tell)
-    except OSError as error:
-        raise SourceError(location, "", error.strerror or str(error)) from None
+    report = reporter(on_error)
+    _ = query
+    if location == "-":
+        return read_standard_input(report, on_progress)
+    return read_files(location, report, on_progress)

@@ -44,7 +44,7 @@ ODD: st.SearchStrategy[Any] = st.one_of(
             "_-8",
             "*",
             "STATUS_CODE_ERROR",
-            "�",
+            "\ud800",
         ]
     ),
     st.just([]),

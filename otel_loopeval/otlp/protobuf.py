@@ -1,0 +1,125 @@
+"""OTLP protobuf → neutral spans.
+
+``ExportTraceServiceRequest`` and ``TracesData`` are one message on the wire: ``ResourceSpans`` as field 1.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+
+from otel_loopeval.otlp.decoding import SPAN_ID_BYTES, STATUS_ERROR, TRACE_ID_BYTES
+from otel_loopeval.otlp.misfit import Misfit
+from otel_loopeval.otlp.spans import make_span
+from otel_loopeval.otlp.values import inner_depth
+from otel_loopeval.runs.spans import SpanData, SpanEvent
+
+_PLAIN = frozenset({"string_value", "bool_value", "int_value", "double_value", "bytes_value"})
+
+
+def read_request(data: bytes) -> list[SpanData]:
+    """The spans of one ``ExportTraceServiceRequest`` or ``TracesData``, in order.
+
+    Raises:
+        Misfit: It is none.
+    """
+    try:
+        request = ExportTraceServiceRequest.FromString(data)
+    except DecodeError:
+        raise Misfit("an OTLP protobuf request of traces", data) from None
+    spans: list[SpanData] = []
+    for index, resource_spans in enumerate(request.resource_spans):
+        try:
+            spans += _resource_spans(resource_spans)
+        except Misfit as misfit:  # noqa: PERF203 - the place is only known here
+            raise misfit.inside(f"[{index}]").inside("resource_spans") from None
+    return spans
+
+
+def read_resource_spans(data: bytes) -> list[SpanData]:
+    """The spans of one ``ResourceSpans``, in order.
+
+    Raises:
+        Misfit: It is none.
+    """
+    try:
+        resource_spans = ResourceSpans.FromString(data)
+    except DecodeError:
+        raise Misfit("an OTLP protobuf ResourceSpans", data) from None
+    return _resource_spans(resource_spans)
+
+
+def _resource_spans(found: ResourceSpans) -> list[SpanData]:
+    resource = _attributes(found.resource.attributes)
+    spans: list[SpanData] = []
+    for scope_index, scope_spans in enumerate(found.scope_spans):
+        scope = scope_spans.scope.name
+        for index, span in enumerate(scope_spans.spans):
+            try:
+                spans.append(_span(span, scope, resource))
+            except Misfit as misfit:  # noqa: PERF203 - the place is only known here
+                raise misfit.inside(f"[{index}]").inside(f"scope_spans[{scope_index}].spans") from None
+    return spans
+
+
+def _span(span: Span, scope: str, resource: Mapping[str, Any]) -> SpanData:
+    return make_span(
+        span.name,
+        _required_id(span.trace_id, TRACE_ID_BYTES, "trace_id"),
+        _required_id(span.span_id, SPAN_ID_BYTES, "span_id"),
+        _id(span.parent_span_id, SPAN_ID_BYTES, "parent_span_id"),
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+        _attributes(span.attributes),
+        tuple(map(_event, span.events)) if span.events else (),
+        span.status.code == STATUS_ERROR,
+        scope,
+        resource,
+        span.status.message,
+    )
+
+
+def _event(event: Span.Event) -> SpanEvent:
+    return SpanEvent(event.name, event.time_unix_nano, _attributes(event.attributes))
+
+
+def _id(data: bytes, size: int, field: str) -> int | None:
+    if not data:
+        return None
+    if len(data) != size:
+        raise Misfit(f"{size} bytes", data).inside(field)
+    return int.from_bytes(data, "big") or None
+
+
+def _required_id(data: bytes, size: int, field: str) -> int:
+    number = _id(data, size, field)
+    if number is None:
+        raise Misfit(f"{size} bytes, not all zero", data).inside(field)
+    return number
+
+
+def _attributes(pairs: Iterable[KeyValue], depth: int = 0) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for pair in pairs:
+        value = pair.value
+        kind = value.WhichOneof("value")
+        if kind == "string_value":
+            attributes[pair.key] = value.string_value
+        elif kind == "int_value":
+            attributes[pair.key] = value.int_value
+        else:
+            attributes[pair.key] = _other_value(value, kind, depth)
+    return attributes
+
+
+def _other_value(value: AnyValue, kind: str | None, depth: int) -> Any:
+    if kind == "array_value":
+        inner = inner_depth(depth)
+        return tuple(_other_value(item, item.WhichOneof("value"), inner) for item in value.array_value.values)
+    if kind == "kvlist_value":
+        return _attributes(value.kvlist_value.values, inner_depth(depth))
+    # Empty, or of a kind that a later version has added: None.
+    return getattr(value, kind) if kind in _PLAIN else None

@@ -1,0 +1,149 @@
+"""Phoenix's spans in JSON → neutral spans.
+
+Three forms of one span: as the REST API has it (``context`` is an object, attributes are flat), as the
+command line saves it (the same, in a trace), and a row of the client's data frame written as JSON records
+(column names are paths: ``context.trace_id``, ``attributes.llm.model_name``; times are ISO 8601 or
+milliseconds).
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from functools import partial
+from typing import Any, cast
+
+from otel_loopeval import semconv
+from otel_loopeval.otlp.misfit import Misfit
+from otel_loopeval.otlp.values import (
+    MAX_NESTING,
+    read_field,
+    read_id,
+    read_items,
+    read_object,
+    read_required_id,
+    read_text,
+)
+from otel_loopeval.runs.spans import SpanData, SpanEvent
+
+_TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
+_NS_PER_MS = 1_000_000
+_UINT64_MAX = 2**64 - 1
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,20}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_ATTRIBUTES = "attributes."
+
+
+def is_span(document: Mapping[str, Any]) -> bool:
+    """Whether a JSON object is a span of Phoenix's."""
+    return "context.trace_id" in document or isinstance(document.get("context"), dict)
+
+
+def read_span(document: Mapping[str, Any]) -> SpanData:
+    """A span.
+
+    Raises:
+        Misfit: It is no span of Phoenix's.
+    """
+    span = dict(document)
+    attributes = read_field(span, "attributes", _attributes)
+    for column in span:
+        if column.startswith(_ATTRIBUTES):
+            read_field(span, column, partial(_flatten, into=attributes, key=column.removeprefix(_ATTRIBUTES)))
+    kind = read_field(span, "span_kind", read_text)
+    if kind and kind != "UNKNOWN":
+        attributes.setdefault(semconv.OPENINFERENCE_SPAN_KIND, kind)
+    start_ns = read_field(span, "start_time", read_moment)
+    return SpanData(
+        name=read_field(span, "name", read_text),
+        trace_id=_in_context(span, "trace_id", lambda text: read_required_id(text, _TRACE_ID_BYTES)),
+        span_id=_in_context(span, "span_id", lambda text: read_required_id(text, _SPAN_ID_BYTES)),
+        parent_id=read_field(span, "parent_id", lambda text: read_id(text, _SPAN_ID_BYTES)),
+        start_ns=start_ns,
+        end_ns=read_field(span, "end_time", read_moment) or start_ns,
+        attributes=attributes,
+        events=tuple(read_field(span, "events", lambda events: read_items(events, _event))),
+        error=read_field(span, "status_code", read_text) == "ERROR",
+        status_message=read_field(span, "status_message", read_text),
+    )
+
+
+def _in_context(span: dict[str, Any], name: str, read: Callable[[Any], int]) -> int:
+    flat = f"context.{name}"
+    if flat in span:
+        return read_field(span, flat, read)
+    return read_field(span, "context", lambda context: read_field(read_object(context), name, read))
+
+
+def read_moment(value: Any) -> int:
+    """A time in ISO 8601 (UTC where it says nothing else) or in milliseconds; 0 where there is none.
+
+    Returns:
+        Nanoseconds since the epoch.
+
+    Raises:
+        Misfit: It is none, or one before the epoch.
+    """
+    moment = 0
+    if isinstance(value, str) and value:
+        moment = _from_iso(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        moment = int(value * _NS_PER_MS)
+    elif value is not None and value != "":
+        moment = -1
+    if not 0 <= moment <= _UINT64_MAX:
+        raise Misfit("a time in ISO 8601 or in milliseconds, from 1970 on", value)
+    return moment
+
+
+def _from_iso(text: str) -> int:
+    match = _ISO.fullmatch(text)
+    if match is None:
+        return -1
+    date, fraction, zone = match.groups()
+    try:
+        # fromisoformat() knows "Z" and fractions of any length from Python 3.11 on only.
+        moment = datetime.fromisoformat(date.replace(" ", "T") + (zone or "+00:00").replace("Z", "+00:00"))
+    except ValueError:
+        return -1
+    whole = moment - _EPOCH
+    seconds = whole.days * 86_400 + whole.seconds
+    return seconds * 10**9 + int((fraction or "0")[:9].ljust(9, "0"))
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    if value is not None:
+        for key, item in read_object(value).items():
+            _flatten(item, attributes, key)
+    return attributes
+
+
+def _flatten(value: Any, into: dict[str, Any], key: str, depth: int = 0) -> None:
+    """Nested objects as dotted names, as OpenInference has them; lists of objects by index."""
+    if value is None:
+        return
+    if depth > MAX_NESTING:
+        raise Misfit(f"values in at most {MAX_NESTING} others", value)
+    if isinstance(value, dict):
+        for name, item in cast("dict[str, Any]", value).items():
+            _flatten(item, into, f"{key}.{name}", depth + 1)
+        return
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        if any(isinstance(item, dict | list) for item in items):
+            for index, item in enumerate(items):
+                _flatten(item, into, f"{key}.{index}", depth + 1)
+            return
+        into[key] = tuple(items)
+        return
+    into[key] = value
+
+
+def _event(value: Any) -> SpanEvent:
+    event = read_object(value)
+    return SpanEvent(
+        name=read_field(event, "name", read_text),
+        time_ns=read_field(event, "timestamp", read_moment),
+        attributes=read_field(event, "attributes", _attributes),
+    )
