@@ -1,17 +1,16 @@
 """Sending over OTLP, to where the standard environment variables say."""
 
-import logging
 import math
 import os
 import socket
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from otel_loopeval.cli.console import printable
 from otel_loopeval.cli.errors import EXIT_USAGE, CommandError
+from otel_loopeval.otel.complaints import complaints
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -88,14 +87,14 @@ def send_traces(destination: Destination, spans: Sequence["ReadableSpan"]) -> st
     Returns:
         None, or why they did not arrive.
     """
-    with _problems() as problems:
+    with complaints() as heard:
         try:
             exporter = _span_exporter(destination)
             arrived = exporter.export(spans).name == _SUCCESS
             exporter.shutdown()
         except Exception as error:  # noqa: BLE001 - the environment may say anything
             return _one_line(str(error) or type(error).__name__)
-    return None if arrived else _unreachable(destination) or problems.last
+    return None if arrived else _unreachable(destination) or _last(heard)
 
 
 def _span_exporter(destination: Destination) -> "SpanExporter":
@@ -136,12 +135,12 @@ class MetricSender:
         Returns:
             None, or why it did not arrive.
         """
-        with _problems() as problems:
+        with complaints() as heard:
             try:
                 self.reader.force_flush()
             except Exception as error:  # noqa: BLE001 - the environment may say anything
                 return _one_line(str(error) or type(error).__name__)
-        return None if self._exporter.arrived else problems.last
+        return None if self._exporter.arrived else _last(heard)
 
 
 class _Watched:
@@ -182,29 +181,9 @@ def _unreachable(destination: Destination) -> str | None:
     return None
 
 
-class _Problems(logging.Handler):
+def _last(heard: Sequence[str]) -> str:
     """The last thing that an exporter complained of."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.last = "it was not accepted"
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.last = _one_line(record.getMessage())
-
-
-@contextmanager
-def _problems() -> Generator[_Problems, None, None]:
-    """Hear what the SDK logs, and keep it from standard error, where it would be told twice."""
-    logger = logging.getLogger("opentelemetry")
-    problems = _Problems()
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(problems)
-    try:
-        yield problems
-    finally:
-        logger.removeHandler(problems)
-        logger.propagate = propagates
+    return _one_line(heard[-1]) if heard else "it was not accepted"
 
 
 def _one_line(message: str) -> str:

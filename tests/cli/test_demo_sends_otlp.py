@@ -15,7 +15,7 @@ from otel_loopeval.cli.errors import CommandError
 from otel_loopeval.cli.sending import Destination, destination_of
 
 NAMES = [
-    *["evaluation_loop.iteration"] * 3,
+    *["evaluate", "evaluation_loop.iteration"] * 3,
     "evaluation_loop writer",
     *["evaluation_loop.iteration"] * 6,
     "evaluation_loop polisher",
