@@ -58,7 +58,7 @@ def test_traces_and_metrics_over_http(tmp_path: Path):
             },
         )
     assert (outcome.status, outcome.err) == (0, "")
-    assert f"Sent 3 traces, 16 spans, to {receiver.endpoint} over HTTP, as service mine.\n" in outcome.out
+    assert f"Sent 3 traces, 19 spans, to {receiver.endpoint} over HTTP, as service mine.\n" in outcome.out
     assert f"Sent the metrics to {receiver.endpoint} over HTTP.\n" in outcome.out
     assert "loopeval.health.passed = false" in outcome.out
     assert list(tmp_path.iterdir()) == []
