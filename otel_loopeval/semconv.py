@@ -31,6 +31,7 @@ INSTRUMENTATION_SCOPE_PREFIX: Final = "otel_loopeval.instrumentation."
 # --- Environment -----------------------------------------------------------------------------------
 
 ENV_PREFIX: Final = "LOOPEVAL_"
+ENV_FINGERPRINT_KEY: Final = "LOOPEVAL_FINGERPRINT_KEY"
 ENV_CAPTURE_CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 # --- Span names ------------------------------------------------------------------------------------

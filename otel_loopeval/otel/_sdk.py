@@ -11,16 +11,21 @@ slower, not wrong.
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, get_current_span, set_span_in_context
 
 from otel_loopeval.otel.errors import swallow
-from otel_loopeval.runs.dialects.own import NAME_PREFIXES
+from otel_loopeval.runs.dialects.frameworks import is_ai
+from otel_loopeval.runs.dialects.own import AGENT_PREFIXES, NAME_PREFIXES
+from otel_loopeval.runs.dialects.reading import MARKS
+from otel_loopeval.runs.nodes import Opening
 
 if TYPE_CHECKING:
-    from otel_loopeval.runs.reconstruct import Node
+    from otel_loopeval.otel.pipeline import OpenSpans
+    from otel_loopeval.runs.nodes import Entry
 
 RUN_KEY = "otel_loopeval.run"
 """Key of the OpenTelemetry context under which the current run or iteration is kept."""
@@ -28,8 +33,9 @@ RUN_KEY = "otel_loopeval.run"
 MAX_OPEN_SPANS = 100_000
 """Open spans inside runs that are followed at once; the spans of a run that come later add no tokens."""
 
+_MAX_SCOPES = 1_000
 _PREFIX_LENGTH = min(map(len, NAME_PREFIXES))
-_PREFIXES = frozenset(prefix[:_PREFIX_LENGTH] for prefix in NAME_PREFIXES)
+_PREFIXES = frozenset(prefix[:_PREFIX_LENGTH] for prefix in (*NAME_PREFIXES, *AGENT_PREFIXES))
 
 
 class StandIn(NonRecordingSpan):
@@ -57,12 +63,18 @@ def _is_counted(parent_context: Context | None) -> bool:
 class PublicHooks(SpanProcessor):
     """The processor's hot path through public properties only.
 
-    Nearly every span that passes is none of ours, so the hooks decide that as cheaply as they can and
-    hand the few others to the methods below. ``spans`` maps the ids of open spans inside a run to what
-    they stand for; ``roots`` has those of them that are open roots which somebody else ends.
+    Nearly every span that passes tells of no agent, so the hooks decide that as cheaply as they can and hand
+    the few others to the methods below. ``spans`` maps the ids of open spans to what they stand for: a run
+    or an iteration that they are inside of, else the opening of their trace. ``roots`` has those whose end
+    may be the end of a run that somebody else emits.
+
+    What a span is, is looked at when it starts and when it ends, since many instrumentations tell it only
+    then. Between the two it costs an entry in a table; an outermost span costs an object more.
     """
 
-    def __init__(self, spans: "dict[int, Node]", roots: "dict[int, Node]") -> None:
+    _active = True
+
+    def __init__(self, spans: "OpenSpans", roots: "OpenSpans") -> None:
         self._spans = spans
         self._roots = roots
 
@@ -73,19 +85,36 @@ class PublicHooks(SpanProcessor):
                 owner: Any = parent_context.get(RUN_KEY)
                 if owner is not None and owner.span is None:
                     return  # ours, and fed by its owner
-            parent = span.parent
-            node = None if parent is None else self._spans.get(parent.span_id)
-            if span.name[:_PREFIX_LENGTH] in _PREFIXES:
-                self._started(span, node)
-            elif node is not None and len(self._spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
-                self._spans[span.get_span_context().span_id] = node
+            parent, spans = span.parent, self._spans
+            entry = None if parent is None else spans.get(parent.span_id)
+            attributes: Mapping[str, Any] = span.attributes or {}
+            scope = span.instrumentation_scope
+            scope_name = "" if scope is None else scope.name
+            if span.name[:_PREFIX_LENGTH] in _PREFIXES or tells(scope_name, attributes):
+                if not _is_counted(parent_context):
+                    self._started(span, entry)
+            elif entry is None:
+                span_id = span.get_span_context().span_id
+                if (parent is None or parent.is_remote) and self._active and span_id not in spans:
+                    spans[span_id] = Opening(
+                        span_id, span.name, scope_name, span.start_time or 0, span=ref(span)
+                    )
+                    if len(spans) >= spans.room:
+                        spans.drop_closed()
+            elif len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
+                spans[span.get_span_context().span_id] = entry
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_start", error)
 
     def _on_ending(self, span: Span) -> None:
         try:
-            if self._roots and span.get_span_context().span_id in self._roots:
-                self._ending(span)
+            span_id = span.get_span_context().span_id
+            if span_id in self._spans:
+                scope = span.instrumentation_scope
+                if span_id in self._roots or tells(
+                    "" if scope is None else scope.name, span.attributes or {}
+                ):
+                    self._ending(span)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_ending", error)
 
@@ -94,9 +123,9 @@ class PublicHooks(SpanProcessor):
         try:
             if self._spans:
                 context = span.context
-                node = None if context is None else self._spans.pop(context.span_id, None)
-                if node is not None:
-                    self._ended(span, node)
+                entry = None if context is None else self._spans.pop(context.span_id, None)
+                if entry is not None and (type(entry) is not Opening or entry.node is not None):
+                    self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
 
@@ -104,13 +133,13 @@ class PublicHooks(SpanProcessor):
         """There is nothing to flush. Older base classes say None, which keeps later processors from it."""
         return True
 
-    def _started(self, span: Span, parent: "Node | None") -> None:
+    def _started(self, span: Span, parent: "Entry | None") -> None:
         raise NotImplementedError
 
     def _ending(self, span: Span) -> None:
         raise NotImplementedError
 
-    def _ended(self, span: ReadableSpan, node: "Node") -> None:
+    def _ended(self, span: ReadableSpan, entry: "Entry") -> None:
         raise NotImplementedError
 
 
@@ -124,19 +153,40 @@ class ProbedHooks(PublicHooks):
                 owner: Any = parent_context.get(RUN_KEY)
                 if owner is not None and owner.span is None:
                     return  # ours, and fed by its owner
-            parent = span._parent
-            node = None if parent is None else self._spans.get(parent[1])
-            if span._name[:_PREFIX_LENGTH] in _PREFIXES:
-                self._started(span, node)
-            elif node is not None and len(self._spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
-                self._spans[span._context[1]] = node
+            parent, spans = span._parent, self._spans
+            entry = None if parent is None else spans.get(parent[1])
+            name = span._name
+            attributes = span._attributes._dict
+            scope = span._instrumentation_scope.name
+            if (
+                name[:_PREFIX_LENGTH] in _PREFIXES
+                or (_ai_scopes[scope] if scope in _ai_scopes else _is_ai(scope))
+                or not _MARKS.isdisjoint(attributes)
+            ):
+                if not _is_counted(parent_context):
+                    self._started(span, entry)
+            elif entry is None:
+                span_id: int = span._context[1]
+                if (parent is None or parent[2]) and self._active and span_id not in spans:
+                    spans[span_id] = Opening(span_id, name, scope, span._start_time or 0, span=ref(span))
+                    if len(spans) >= spans.room:
+                        spans.drop_closed()
+            elif len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
+                spans[span._context[1]] = entry
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_start", error)
 
     def _on_ending(self, span: Span) -> None:
         try:
-            if self._roots and span._context[1] in self._roots:
-                self._ending(span)
+            span_id: int = span._context[1]
+            if span_id in self._spans:
+                scope = span._instrumentation_scope.name
+                if (
+                    span_id in self._roots
+                    or (_ai_scopes[scope] if scope in _ai_scopes else _is_ai(scope))
+                    or not _MARKS.isdisjoint(span._attributes._dict)
+                ):
+                    self._ending(span)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_ending", error)
 
@@ -144,11 +194,29 @@ class ProbedHooks(PublicHooks):
         """See the base class."""
         try:
             if self._spans:
-                node = self._spans.pop(span._context[1], None)
-                if node is not None:
-                    self._ended(span, node)
+                entry = self._spans.pop(span._context[1], None)
+                if entry is not None and (type(entry) is not Opening or entry.node is not None):
+                    self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
+
+
+_MARKS = frozenset(MARKS)
+_ai_scopes: dict[str, bool] = {}
+
+
+def _is_ai(scope: str) -> bool:
+    """Whether a scope is an AI library's; remembered, since a program has few scopes."""
+    known = is_ai(scope)
+    if len(_ai_scopes) < _MAX_SCOPES:
+        _ai_scopes[scope] = known
+    return known
+
+
+def tells(scope: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether a span may tell of an agent, a model or a tool."""
+    ai = _ai_scopes.get(scope)
+    return (_is_ai(scope) if ai is None else ai) or not _MARKS.isdisjoint(attributes)
 
 
 def span_id_of(span: Any) -> int:
@@ -274,6 +342,10 @@ class _Probe(SpanProcessor):
                 and context is not None
                 and context[1] == context.span_id
                 and parent[1] == parent.span_id
+                and parent[2] == parent.is_remote
+                and span._instrumentation_scope.name == "otel_loopeval"
+                and span._start_time == span.start_time
+                and _dict_of(span) == {"probe": 1}
             )
         except Exception:  # noqa: BLE001 - a probe
             self.fields = False
@@ -282,6 +354,10 @@ class _Probe(SpanProcessor):
             self.attributes_dict = own._dict == dict(span.attributes or {}) and isinstance(own._dict, dict)
         except Exception:  # noqa: BLE001 - a probe
             self.attributes_dict = False
+
+
+def _dict_of(span: Any) -> dict[str, Any]:
+    return dict(span._attributes._dict)
 
 
 def _probe_clean_span() -> type | None:

@@ -25,11 +25,12 @@ from otel_loopeval.otel.options import (
     checked_positive,
 )
 from otel_loopeval.otel.pipeline import Pipeline, inert_pipeline, open_spans, registry
+from otel_loopeval.runs.following import enclosing
 from otel_loopeval.runs.resume import Segment, carry_over, read_token
 from otel_loopeval.runs.run import LoopRun
 
 if TYPE_CHECKING:
-    from otel_loopeval.runs.reconstruct import Node
+    from otel_loopeval.runs.nodes import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -126,7 +127,7 @@ def _foreign_node() -> "Node | None":
     """What somebody else's current span stands for, if it is inside a run: it is in no context of ours."""
     if not open_spans:
         return None
-    node = open_spans.get(trace.get_current_span().get_span_context().span_id)
+    node = enclosing(open_spans.get(trace.get_current_span().get_span_context().span_id))
     return None if node is None or node.state.closed else node
 
 

@@ -30,7 +30,8 @@ class Options:
 
     Attributes:
         threshold: Threshold of runs that bring none, on the judge's scale; None for 8.0.
-        max_wasted_iterations: Wasted iterations tolerated before a run is unhealthy.
+        max_wasted_iterations: Wasted iterations tolerated before a run is unhealthy. None for the default: 0
+            for loops with scores; the turns that an agent wastes do not decide unless this is given.
         token_budget: Input plus output tokens a run may use; None for no limit.
         events: Where scores and guard events go: ``"span"`` events, ``"log"`` events or ``"both"``.
         iteration_metrics: Whether to record the two histograms per iteration.
@@ -43,7 +44,7 @@ class Options:
     """
 
     threshold: float | None = None
-    max_wasted_iterations: int = 0
+    max_wasted_iterations: int | None = None
     token_budget: int | None = None
     events: str = EVENTS_SPAN
     iteration_metrics: bool = False

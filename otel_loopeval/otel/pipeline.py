@@ -15,6 +15,8 @@ from otel_loopeval.otel import _sdk, errors, lifecycle, watching
 from otel_loopeval.otel.instruments import Instruments
 from otel_loopeval.otel.options import Options
 from otel_loopeval.pricing import known_prices
+from otel_loopeval.runs.following import Following
+from otel_loopeval.runs.nodes import Opening
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.version import __version__
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
 
-    from otel_loopeval.runs.reconstruct import Node
+    from otel_loopeval.runs.nodes import Entry
     from otel_loopeval.runs.verdict import Verdict
 
 _ROOM = 20_000
@@ -32,8 +34,8 @@ _KNOWN_PRICES = known_prices()
 _PRICE = None if _KNOWN_PRICES is None else errors.guarded("pricing")(_KNOWN_PRICES)
 
 
-class OpenSpans(dict[int, "Node"]):
-    """Open spans inside runs, by span id, with what they stand for.
+class OpenSpans(dict[int, "Entry"]):
+    """Open spans, by span id, with what they stand for.
 
     Spans may never end, and nobody tells us when they are garbage: what belongs to runs that are over is
     dropped in bulk, once it may be half of the table.
@@ -42,17 +44,29 @@ class OpenSpans(dict[int, "Node"]):
     room = _ROOM
 
     def drop_closed(self) -> None:
-        """Forget the spans of runs that are over or were evicted, if there are many spans."""
+        """Forget the spans of runs that are over or were evicted, if there are many spans.
+
+        Of spans that are in no run, the older half goes, where these alone would fill the table.
+        """
         if len(self) < self.room:
             return
-        for span_id, node in list(self.items()):
-            if node.state.closed or node.state.evicted:
+        idle: list[int] = []
+        for span_id, entry in list(self.items()):
+            if isinstance(entry, Opening):
+                if entry.closed or (entry.node is not None and entry.node.state.closed):
+                    self.pop(span_id, None)
+                elif entry.node is None:
+                    idle.append(span_id)
+            elif entry.state.closed or entry.state.evicted:
+                self.pop(span_id, None)
+        if len(idle) >= self.room // 2:
+            for span_id in idle[: len(idle) // 2]:
                 self.pop(span_id, None)
         self.room = max(_ROOM, 2 * len(self))
 
 
 open_spans = OpenSpans()
-"""Open spans inside runs, by span id, with what they stand for.
+"""Open spans, by span id, with what they stand for.
 
 One table for the process: span ids are random, and whichever processor sees a span first has it, so that
 a second processor on the same provider finds nothing left to do.
@@ -73,9 +87,11 @@ class Pipeline:
         active: Whether it does anything.
         records: Whether there is a backend, as far as one can see.
         has_recorded: Whether a run has begun here.
-        foreign_roots: The open roots that somebody else ends: they are in ``open_spans`` too.
+        foreign_roots: The open spans that may be the root of a run which somebody else ends: they are in
+            ``open_spans`` too.
         own_providers: Meter and logger provider to use where ``instrument()`` names none.
         tracker: Follows the runs.
+        following: Reads runs from spans.
         instruments: The metrics.
         logger: Emits log events.
     """
@@ -101,6 +117,7 @@ class Pipeline:
             on_finish=self._on_finish,
             price=_PRICE,
         )
+        self.following = Following(self.tracker)
         self.configure(options, meter_provider, logger_provider)
 
     def configure(
@@ -116,6 +133,7 @@ class Pipeline:
         logger_provider = logger_provider or self.own_providers[1]
         self._meter_provider, self._logger_provider = meter_provider, logger_provider
         self.tracker.policy = options.policy
+        self.following.detects = options.detectors
         self.logger = _logs.get_logger(semconv.SCOPE, __version__, logger_provider)
         meter = metrics.get_meter(semconv.SCOPE, __version__, meter_provider)
         self.instruments = Instruments(

@@ -1,6 +1,7 @@
 """The span processor: runs that somebody else's spans tell of, and the tokens of spans inside ours."""
 
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -8,17 +9,20 @@ from opentelemetry.sdk.trace import ReadableSpan, Span
 from opentelemetry.trace import NonRecordingSpan, StatusCode, set_span_in_context
 
 from otel_loopeval import semconv
-from otel_loopeval.otel import _sdk, doom, emission, spending
+from otel_loopeval.otel import _sdk, doom, emission, fingerprints, spending
 from otel_loopeval.otel.console import print_verdict
 from otel_loopeval.otel.options import Options, check_provider
 from otel_loopeval.otel.pipeline import Pipeline, open_spans
-from otel_loopeval.runs import reconstruct
+from otel_loopeval.runs.dialects import own, reading
+from otel_loopeval.runs.dialects.facts import Look
+from otel_loopeval.runs.following import enclosing
+from otel_loopeval.runs.nodes import Ending, Opening, SpanNode
 from otel_loopeval.runs.spans import SpanData, SpanEvent
-from otel_loopeval.runs.usage import read_usage
 from otel_loopeval.runs.verdict import effective_token_budget
 
 if TYPE_CHECKING:
-    from otel_loopeval.runs.reconstruct import Node
+    from otel_loopeval.runs.nodes import Entry, Node
+    from otel_loopeval.runs.run import LoopRun
 
 
 class LoopHealthProcessor(_sdk.Hooks):
@@ -71,100 +75,148 @@ class LoopHealthProcessor(_sdk.Hooks):
         super().__init__(open_spans, pipeline.foreign_roots)
         self._pipeline = pipeline
 
-    def _started(self, span: Span, parent: "Node | None") -> None:
-        """A span under one of our names has started."""
-        if not self._pipeline.active:
+    @property
+    def _active(self) -> bool:  # type: ignore[override]  # a plain attribute where nobody needs more
+        return self._pipeline.active
+
+    def _started(self, span: Span, parent: "Entry | None") -> None:
+        """A span under one of our names, or of an AI library, has started."""
+        pipeline = self._pipeline
+        if not pipeline.active:
             return
         span_id = span.get_span_context().span_id
         if span_id in open_spans:
             return  # another processor of ours has it
-        start_ns = span.start_time or 0
-        attributes = _sdk.attributes_of(span)
-        node = reconstruct.begin(self._pipeline.tracker, parent, span_id, span.name, attributes, start_ns)
-        if node is None:
-            if parent is not None:
+        if parent is None and not (span.parent is None or span.parent.is_remote or _is_known(span)):
+            return
+        with pipeline.tracker.lock:
+            entry = pipeline.following.started(
+                parent, span_id, look_at(span), span.start_time or 0, ref(span)
+            )
+        if entry is None:
+            if parent is not None and len(open_spans) < _sdk.MAX_OPEN_SPANS:
                 open_spans[span_id] = parent
             return
-        open_spans[span_id] = node
-        if node.iteration_state is None:
-            self._pipeline.watch()
-            self._pipeline.foreign_roots[span_id] = node
+        open_spans[span_id] = entry
+        if isinstance(entry, SpanNode) and entry.iteration_state is None:
+            pipeline.foreign_roots[span_id] = entry
+            self._began(entry.state, span)
+        elif isinstance(entry, Opening):
             open_spans.drop_closed()
-            self._pipeline.instruments.started(node.state, _context_of(span))
+
+    def _began(self, run: "LoopRun", span: Any) -> None:
+        self._pipeline.watch()
+        open_spans.drop_closed()
+        self._pipeline.instruments.started(run, context_of(span))
 
     def _ending(self, span: Span) -> None:
-        """A root that somebody else ends is about to: the last moment to put its health on it."""
+        """A span that may matter is about to end: the last moment to put something on it."""
         span_id = span.get_span_context().span_id
         self._pipeline.foreign_roots.pop(span_id, None)
-        node = open_spans.pop(span_id, None)
-        if not isinstance(node, reconstruct.SpanNode):
-            return
-        attributes = _sdk.attributes_of(span)
-        told = attributes.get(semconv.HEALTH_DOOM_LOOP_FIRED) is not None  # a part of every verdict
-        ending = reconstruct.end_root(
-            self._pipeline.tracker,
-            node,
-            attributes,
-            _events(span),
-            span.end_time or 0,
-            error=span.status.status_code is StatusCode.ERROR,
-        )
-        if ending.verdict is None or told:
-            return  # whoever emits a verdict of its own has counted the run as well
-        _sdk.set_on_ending(span, emission.health_attributes(ending.run, ending.verdict))
-        context = _context_of(span)
-        error = attributes.get(semconv.ERROR_TYPE)
-        self._pipeline.instruments.ended(
-            ending.run,
-            ending.verdict,
-            error if isinstance(error, str) else None,
-            context,
-            effective_token_budget(ending.run, self._pipeline.tracker.policy),
-        )
-        for event, fired in ending.guard_events:
-            doom.announce(self._pipeline, ending.run, event, context, fired=fired)
-        print_verdict(self._pipeline, ending.run, ending.verdict)
+        entry = open_spans.pop(span_id, None)
+        if entry is not None:
+            neutral = neutral_span(span)
+            self._take(entry, span, neutral)
+            if not isinstance(entry, (SpanNode, Opening)) and neutral.scope.startswith(semconv.SCOPE):
+                return  # our instrumentations put theirs on themselves
+            fingerprints.put_on(self._pipeline.options, span, neutral)
 
-    def _ended(self, span: ReadableSpan, node: "Node") -> None:
-        """A span inside a run has ended."""
-        run = node.state
-        if run.closed:
-            self._pipeline.instruments.late_span(run)
+    def _ended(self, span: ReadableSpan, entry: "Entry") -> None:
+        """A span inside what may be a run has ended, and tells of no agent, model or tool."""
+        self._take(entry, span, neutral_span(span))
+
+    def _take(self, entry: "Entry", span: ReadableSpan, neutral: SpanData) -> None:
+        pipeline = self._pipeline
+        if not isinstance(entry, (SpanNode, Opening)):
+            self._feed_owner(entry, span, neutral)
             return
-        if isinstance(node, reconstruct.SpanNode):
-            with self._pipeline.tracker.lock:
-                ending = reconstruct.end_inside(node, neutral_span(span), self._pipeline.tracker.price)
-            for event, fired in ending.guard_events:
-                doom.announce(self._pipeline, run, event, _context_of(span), fired=fired)
-            if ending.spent is not None:
-                spending.announce(self._pipeline, run, ending.spent, _context_of(span))
-        else:
-            # All that such a span can tell of a run which its owner feeds is its tokens. Its parent matters
-            # where that may tell the same tokens again; the owner's own spans never do.
-            context, parent = span.context, span.parent
-            spending.count_span(
-                self._pipeline,
-                node,
-                0 if context is None else context.span_id,
-                None if parent is None or parent.span_id == node.span_id else parent.span_id,
-                read_usage(_sdk.attributes_of(span)),
-                span.end_time or 0,
-                _context_of(span),
+        if isinstance(entry, SpanNode) and entry.state.closed:
+            pipeline.instruments.late_span(entry.state)
+            return
+        told = neutral.attributes.get(semconv.HEALTH_DOOM_LOOP_FIRED) is not None  # a part of every verdict
+        with pipeline.tracker.lock:
+            endings = pipeline.following.ended(entry, neutral)
+        if isinstance(entry, Opening) and entry.node is not None and not entry.closed:
+            pipeline.foreign_roots[entry.span_id] = entry
+        for ending in endings:
+            if ending.verdict is None or not told:  # else, who told it has counted the run as well
+                self._announce(ending, span, neutral)
+
+    def _announce(self, ending: Ending, span: ReadableSpan, neutral: SpanData) -> None:
+        pipeline, run, verdict = self._pipeline, ending.run, ending.verdict
+        context = context_of(span)
+        if ending.started:
+            self._began(run, span)
+        if ending.spent is not None:
+            spending.announce(pipeline, run, ending.spent, context)
+        for position, (event, fired) in enumerate(ending.guard_events):
+            if position < ending.detected:
+                doom.tell(pipeline, run, event, self._innermost(ending, span), context, fired=fired)
+            doom.announce(pipeline, run, event, context, fired=fired)
+        if verdict is not None:
+            _sdk.set_on_ending(span, emission.health_attributes(run, verdict))  # type: ignore[arg-type]  # it is in _on_ending
+            error = neutral.attributes.get(semconv.ERROR_TYPE)
+            pipeline.instruments.ended(
+                run,
+                verdict,
+                error if isinstance(error, str) else None,
+                context,
+                effective_token_budget(run, pipeline.tracker.policy),
             )
+            print_verdict(pipeline, run, verdict)
+
+    def _innermost(self, ending: Ending, ended: Any) -> Any:
+        """The innermost span of a run that is still open, after one that just ended."""
+        current = trace.get_current_span()
+        entry = open_spans.get(current.get_span_context().span_id)
+        inside = enclosing(entry)
+        if inside is not None and inside.state is ending.run and current is not ended:
+            return current
+        return None if ending.span is None else ending.span()
+
+    def _feed_owner(self, node: "Node", span: ReadableSpan, neutral: SpanData) -> None:
+        """A span inside a run that its owner feeds: its tokens, and the steps that the owner cannot see."""
+        pipeline, run = self._pipeline, node.state
+        if run.closed:
+            pipeline.instruments.late_span(run)
+            return
+        # Its parent matters where that may tell the same tokens again; the owner's own spans never do.
+        spending.count_span(
+            pipeline,
+            node,
+            neutral.span_id,
+            None if neutral.parent_id == node.span_id else neutral.parent_id,
+            reading.usage_of(neutral.attributes),
+            neutral.end_ns,
+            context_of(span),
+        )
+        if run.owner is None or neutral.scope.startswith(semconv.SCOPE):  # our instrumentations show theirs
+            return
+        with pipeline.tracker.lock:
+            steps = pipeline.following.steps_for(node, neutral)
+        for step in steps:
+            run.owner.observe(step)
 
 
-def _context_of(span: Any) -> Context:
+def _is_known(span: Span) -> bool:
+    """Whether a span opens a run by its name, wherever it is."""
+    return own.is_root(span.name)
+
+
+def context_of(span: Any) -> Context:
     """A context for exemplars: they read trace and span id from the span in it, ended or not."""
     return set_span_in_context(NonRecordingSpan(span.get_span_context()), Context())
 
 
-def _events(span: ReadableSpan) -> tuple[SpanEvent, ...]:
-    return tuple(SpanEvent(event.name, event.timestamp, event.attributes or {}) for event in span.events)
+def look_at(span: ReadableSpan) -> Look:
+    """What there is to see of a span of the SDK."""
+    scope = span.instrumentation_scope
+    return Look(span.name, "" if scope is None else scope.name, _sdk.attributes_of(span))
 
 
 def neutral_span(span: ReadableSpan) -> SpanData:
     """A span of the SDK as the core sees it."""
-    context, parent = span.get_span_context(), span.parent
+    context, parent, scope = span.get_span_context(), span.parent, span.instrumentation_scope
     return SpanData(
         name=span.name,
         trace_id=0 if context is None else context.trace_id,
@@ -173,6 +225,9 @@ def neutral_span(span: ReadableSpan) -> SpanData:
         start_ns=span.start_time or 0,
         end_ns=span.end_time or 0,
         attributes=_sdk.attributes_of(span),
-        events=_events(span),
+        events=tuple(SpanEvent(event.name, event.timestamp, event.attributes or {}) for event in span.events),
         error=span.status.status_code is StatusCode.ERROR,
+        scope="" if scope is None else scope.name,
+        resource=span.resource.attributes,
+        status_message=span.status.description or "",
     )

@@ -9,7 +9,7 @@ from otel_loopeval.runs.verdict import effective_token_budget
 
 if TYPE_CHECKING:
     from otel_loopeval.otel.pipeline import Pipeline
-    from otel_loopeval.runs.reconstruct import Node
+    from otel_loopeval.runs.nodes import Node
     from otel_loopeval.runs.run import LoopRun
 
 

@@ -29,15 +29,17 @@ class IterationState:
         score: Its score, or None while (or if) it has none.
         started_ns: When it began, in nanoseconds since the epoch.
         spending: What the model calls inside it used, its judges' not; None where there were none.
+        wasted: Whether it is known to have only repeated earlier ones (turns of an agent).
     """
 
-    __slots__ = ("number", "score", "spending", "started_ns")
+    __slots__ = ("number", "score", "spending", "started_ns", "wasted")
 
     def __init__(self, number: int, started_ns: int) -> None:
         self.number = number
         self.started_ns = started_ns
         self.score: float | None = None
         self.spending: Spending | None = None
+        self.wasted = False
 
     @property
     def input_tokens(self) -> int:
@@ -89,6 +91,7 @@ class LoopRun:
         carried_ns: How long the earlier segments took, in nanoseconds.
         evidence: The most that the detectors saw of a step, one of ``semconv.EVIDENCE_*``.
         evicted: Whether the tracker gave up following it; it may still end.
+        turns: What spans tell of its turns and steps, a :class:`~otel_loopeval.runs.turns.Turns`, or None.
         owner: Whoever feeds it directly, or None for a run that is known from spans. Opaque to the core.
     """
 
@@ -127,6 +130,7 @@ class LoopRun:
         "success",
         "threshold",
         "token_budget",
+        "turns",
     )
 
     def __init__(
@@ -167,6 +171,7 @@ class LoopRun:
         self.closed = self.evicted = False
         self.evidence = semconv.EVIDENCE_NONE
         self.owner: Any = None
+        self.turns: Any = None
         self.own_doom_loop = False
         self.child_doom_loop = False
         self.spending: Spending | None = None
@@ -323,6 +328,15 @@ class LoopRun:
         if parent_id is not None and len(accounted) < _MAX_WRAPPERS_KEPT:
             accounted.add(parent_id)
         return spent
+
+    def account_child(self, span_id: int, parent_id: int | None) -> None:
+        """Note that a run inside this one counted what its root, or what is around that, may repeat."""
+        if parent_id is not None:
+            if self._accounted is None:
+                self._accounted = set()
+            self._accounted.discard(span_id)
+            if len(self._accounted) < _MAX_WRAPPERS_KEPT:
+                self._accounted.add(parent_id)
 
     def stamp(self, event: GuardEvent, now_ns: int, iteration: IterationState | None) -> GuardEvent:
         """The event with its time and iteration filled in, where it brought none."""

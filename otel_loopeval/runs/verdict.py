@@ -19,12 +19,13 @@ class Policy:
 
     Attributes:
         threshold: Threshold of runs that bring none, on the judge's scale; None for the default, 8.0.
-        max_wasted_iterations: Wasted iterations tolerated.
+        max_wasted_iterations: Wasted iterations tolerated. None for the default: 0 for loops with scores,
+            while the turns that an agent wastes are counted and do not decide.
         token_budget: Input plus output tokens that a run may use, or None for no limit.
     """
 
     threshold: float | None = None
-    max_wasted_iterations: int = 0
+    max_wasted_iterations: int | None = None
     token_budget: int | None = None
 
 
@@ -115,9 +116,11 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
     max_wasted = (
         policy.max_wasted_iterations if run.max_wasted_iterations is None else run.max_wasted_iterations
     )
+    if max_wasted is None and run.mode != semconv.MODE_AGENT:
+        max_wasted = 0
     duration_s = (max(ended_ns - run.started_ns, 0) + run.carried_ns) / 1e9  # not the time between segments
     if run.mode in (semconv.MODE_GOAL, semconv.MODE_AGENT):
-        health = _assess_without_scores(run, threshold, outcome, duration_s, success=success)
+        health = _assess_without_scores(run, threshold, outcome, duration_s, max_wasted, success=success)
     else:
         health = assess(
             scores,
@@ -135,7 +138,12 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
         health.success = False
         health.reasoning += " Over the token budget."
     decided = outcome not in semconv.OUTCOMES_WITHOUT_VERDICT
-    wasted_tokens, wasted_cost_usd = _waste(iterations, health.wasted_iterations)
+    wasted_tokens, wasted_cost_usd = _waste(
+        iterations,
+        [iteration for iteration in iterations if iteration.wasted]
+        if run.mode == semconv.MODE_AGENT
+        else iterations[len(iterations) - health.wasted_iterations :],
+    )
     return Verdict(
         outcome=outcome,
         health=health,
@@ -152,13 +160,13 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
     )
 
 
-def _waste(iterations: list[IterationState], wasted: int) -> tuple[int | None, float | None]:
-    """The tokens of the wasted iterations, the last ones, and their cost; None where it is unknown."""
+def _waste(iterations: list[IterationState], wasted: list[IterationState]) -> tuple[int | None, float | None]:
+    """The tokens of the wasted iterations and their cost; None where it is unknown."""
     if all(iteration.spending is None for iteration in iterations):
         return None, None
     tokens, cost_usd = 0, 0.0
     unpriced = False
-    for iteration in iterations[-wasted:] if wasted else ():
+    for iteration in wasted:
         spending = iteration.spending
         if spending is not None:
             tokens += spending.tokens
@@ -193,12 +201,17 @@ def _assess_without_scores(
     threshold: float,
     outcome: str,
     duration_s: float,
+    max_wasted: int | None,
     *,
     success: bool,
 ) -> LoopHealthResult:
-    """Goal runs converge when the goal is met, agent runs when they complete."""
+    """Goal runs converge when the goal is met, agent runs when they complete and nobody says they failed."""
     count = run.iteration_count
-    converged = success if run.mode == semconv.MODE_GOAL else outcome == semconv.OUTCOME_COMPLETED
+    converged = success
+    wasted = 0
+    if run.mode == semconv.MODE_AGENT:
+        converged = outcome == semconv.OUTCOME_COMPLETED and run.success is not False
+        wasted = sum(iteration.wasted for iteration in run.iterations)
     health = assess(
         [],
         threshold,
@@ -209,10 +222,13 @@ def _assess_without_scores(
     )
     health.iterations_to_success = count
     health.converged = converged
-    health.success = converged and not run.doom_loop_fired
+    health.wasted_iterations = wasted
+    health.success = converged and not run.doom_loop_fired and (max_wasted is None or wasted <= max_wasted)
     health.metadata = {"num_iterations": count}
     done, missed = _WORDS[run.mode]
     word = f"{done} in {count} iteration(s)." if converged else f"{missed} after {count} iteration(s)."
+    if wasted:
+        word += f" {wasted} iteration(s) only repeated earlier ones."
     health.reasoning = word + health.reasoning.partition("iteration(s).")[2]
     return health
 
@@ -223,13 +239,13 @@ _WORDS = {
 }
 
 
-def _reasons(health: LoopHealthResult, max_wasted: int, *, over_budget: bool) -> tuple[str, ...]:
+def _reasons(health: LoopHealthResult, max_wasted: int | None, *, over_budget: bool) -> tuple[str, ...]:
     if health.success:
         return ()
     reasons: list[str] = []
     if not health.converged:
         reasons.append(semconv.REASON_NOT_CONVERGED)
-    if health.wasted_iterations > max_wasted:
+    if max_wasted is not None and health.wasted_iterations > max_wasted:
         reasons.append(semconv.REASON_WASTED_ITERATIONS)
     if health.doom_loop_fired:
         reasons.append(semconv.REASON_DOOM_LOOP)

@@ -57,7 +57,7 @@ def test_names_of_roots(name: str, agent: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["evaluation_looper writer", "evaluation", "", "invoke_agent writer", "xevaluation_loop"]
+    "name", ["evaluation_looper writer", "evaluation", "", "chat writer", "xevaluation_loop"]
 )
 def test_names_that_are_nobodys_root(name: str) -> None:
     trace = TraceBuilder()
@@ -206,8 +206,10 @@ def test_tokens_count_once_through_nested_wrappers() -> None:
     )
     trace.span("chat", parent_id=root, attributes=usage(1, None))
     trace.span("evaluation_loop writer", span_id=root, start_ns=start, duration_s=9)
-    run, _ = one(trace.spans)
-    assert (run.input_tokens, run.output_tokens) == (31, 12)
+    inner, outer = (run for run, _ in judged(trace.spans))
+    assert inner.parent is outer
+    assert (inner.input_tokens, inner.output_tokens) == (30, 12)
+    assert (outer.input_tokens, outer.output_tokens) == (31, 12)
 
 
 @pytest.mark.parametrize("bad", ["many", -5, 2.5, True, None])

@@ -22,6 +22,10 @@ NAME_PREFIXES = tuple(_MODE_OF_ROOT)
 """What the name of every root and iteration span begins with: the cheap test for a hot path."""
 
 
+AGENT_PREFIXES = (semconv.OPERATION_INVOKE_AGENT, "execute_tool")
+"""What the names of spans begin with that need no attribute to be known."""
+
+
 def root_name(mode: str, agent: str) -> str:
     """The name of the root span of a run: operation and agent, of low cardinality."""
     if mode == semconv.MODE_GOAL:
@@ -104,14 +108,16 @@ def close_iteration(run: LoopRun, iteration: IterationState, span: SpanData) -> 
 
 
 def read_guard_events(run: LoopRun, events: Iterable[SpanEvent]) -> list[tuple[GuardEvent, bool]]:
-    """Add the guard events among a span's events.
+    """Add the guard events among a span's events, but for those that were detected in the same steps here.
 
     Returns:
         Each with whether it fired a doom loop.
     """
+    turns = run.turns
     return [
         (guard_event, run.add_guard_event(guard_event))
         for guard_event in (_guard_event(event) for event in events if event.name == semconv.EVENT_GUARD)
+        if turns is None or not turns.was_told(guard_event)
     ]
 
 

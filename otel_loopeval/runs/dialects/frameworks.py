@@ -1,0 +1,78 @@
+"""Which framework emitted a span, by its instrumentation scope: a bounded set of names for metrics."""
+
+from typing import Final
+
+from otel_loopeval import semconv
+
+_BY_WORD: Final = (
+    # The first that is in the scope's name; the more specific before the more general.
+    ("praisonai", semconv.FRAMEWORK_PRAISONAI),
+    ("otel_loopeval", semconv.FRAMEWORK_OWN),
+    ("openai_agents", semconv.FRAMEWORK_OPENAI_AGENTS),
+    ("openai-agents", semconv.FRAMEWORK_OPENAI_AGENTS),
+    ("pydantic", semconv.FRAMEWORK_PYDANTIC_AI),
+    ("langchain", semconv.FRAMEWORK_LANGCHAIN),
+    ("langgraph", semconv.FRAMEWORK_LANGCHAIN),
+    ("langsmith", semconv.FRAMEWORK_LANGCHAIN),
+    ("crewai", semconv.FRAMEWORK_CREWAI),
+    ("google_adk", semconv.FRAMEWORK_GOOGLE_ADK),
+    ("gcp.vertex.agent", semconv.FRAMEWORK_GOOGLE_ADK),
+    ("agno", semconv.FRAMEWORK_AGNO),
+    ("beeai", semconv.FRAMEWORK_BEEAI),
+    ("koog", semconv.FRAMEWORK_KOOG),
+    ("autogen", semconv.FRAMEWORK_AUTOGEN),
+    ("agent_framework", semconv.FRAMEWORK_AGENT_FRAMEWORK),
+    ("semantic_kernel", semconv.FRAMEWORK_SEMANTIC_KERNEL),
+    ("smolagents", semconv.FRAMEWORK_SMOLAGENTS),
+    ("strands", semconv.FRAMEWORK_STRANDS),
+    ("llama_index", semconv.FRAMEWORK_LLAMA_INDEX),
+    ("llamaindex", semconv.FRAMEWORK_LLAMA_INDEX),
+    ("haystack", semconv.FRAMEWORK_HAYSTACK),
+    ("dspy", semconv.FRAMEWORK_DSPY),
+    ("openai", semconv.FRAMEWORK_CLIENT),
+    ("anthropic", semconv.FRAMEWORK_CLIENT),
+    ("litellm", semconv.FRAMEWORK_CLIENT),
+    ("genai", semconv.FRAMEWORK_CLIENT),
+    ("bedrock", semconv.FRAMEWORK_CLIENT),
+    ("vertexai", semconv.FRAMEWORK_CLIENT),
+    ("mistral", semconv.FRAMEWORK_CLIENT),
+    ("cohere", semconv.FRAMEWORK_CLIENT),
+    ("groq", semconv.FRAMEWORK_CLIENT),
+    ("ollama", semconv.FRAMEWORK_CLIENT),
+)
+_PREFIXES: Final = ("openinference.", "traceloop.")
+_VERCEL_SCOPE: Final = "ai"
+_EXACT: Final = {_VERCEL_SCOPE: semconv.FRAMEWORK_VERCEL_AI}
+
+FLAT: Final = frozenset({semconv.FRAMEWORK_LANGCHAIN, semconv.FRAMEWORK_LLAMA_INDEX})
+"""Frameworks that call parts of one agent agents too: theirs inside one another are one run.
+
+LangGraph's prebuilt agent has a node ``agent`` that calls the model while the tools are called beside it.
+"""
+
+_MAX_CACHED: Final = 1_000
+_cache: dict[str, str | None] = {}
+
+
+def framework_of(scope: str) -> str | None:
+    """The framework that a scope belongs to, or None.
+
+    Args:
+        scope: Name of an instrumentation scope.
+
+    Returns:
+        One of ``semconv.FRAMEWORK_*``.
+    """
+    try:
+        return _cache[scope]
+    except KeyError:
+        lowered = scope.lower()
+        found = _EXACT.get(lowered) or next((name for word, name in _BY_WORD if word in lowered), None)
+        if len(_cache) < _MAX_CACHED:
+            _cache[scope] = found
+        return found
+
+
+def is_ai(scope: str) -> bool:
+    """Whether spans of a scope are known to tell of agents, models or tools, whatever their attributes."""
+    return framework_of(scope) is not None or scope.startswith(_PREFIXES)

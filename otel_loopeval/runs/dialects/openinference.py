@@ -1,0 +1,165 @@
+"""OpenInference: the conventions of Phoenix and of the instrumentations for many frameworks."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from otel_loopeval import semconv
+from otel_loopeval.runs.dialects.facts import (
+    AGENT,
+    EVALUATION,
+    MODEL,
+    OTHER,
+    TOOL,
+    WORKFLOW,
+    Asked,
+    Look,
+    Message,
+    Silent,
+    ToolUse,
+)
+from otel_loopeval.runs.dialects.messages import as_one, message_of, messages_in
+from otel_loopeval.runs.dialects.values import first_text, listed, mapping_of, text_of
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.runs.usage import Usage, tokens_of
+
+_KINDS: Final = {
+    "AGENT": AGENT,
+    "CHAIN": WORKFLOW,
+    "LLM": MODEL,
+    "TOOL": TOOL,
+    "EVALUATOR": EVALUATION,
+}
+_BEEAI: Final = "openinference.instrumentation.beeai"
+_LANGCHAIN: Final = "openinference.instrumentation.langchain"
+_CALL: Final = "tool_call."
+_BLOCK: Final = "message_content."
+
+
+class OpenInference(Silent):
+    """The dialect of OpenInference."""
+
+    def kind(self, look: Look) -> str | None:
+        """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
+        told = look.attributes.get(semconv.OPENINFERENCE_SPAN_KIND)
+        if not isinstance(told, str):
+            # The instrumentation of LangChain tells kinds at the end, and calls agents what has that name.
+            return AGENT if look.scope == _LANGCHAIN and "agent" in look.name.lower() else None
+        kind = _KINDS.get(told.upper(), OTHER)
+        return _kind_of_event(kind, look) if look.scope == _BEEAI else kind
+
+    def agent(self, look: Look) -> str | None:
+        """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
+        return first_text(look.attributes, semconv.AGENT_NAME, semconv.GRAPH_NODE_ID)
+
+    def conversation(self, attributes: Mapping[str, Any]) -> str | None:
+        """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
+        return first_text(attributes, semconv.SESSION_ID)
+
+    def usage(self, attributes: Mapping[str, Any]) -> Usage | None:
+        """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
+        given = attributes.get(semconv.LLM_TOKEN_COUNT_PROMPT)
+        taken = attributes.get(semconv.LLM_TOKEN_COUNT_COMPLETION)
+        if given is None and taken is None:
+            return None
+        return Usage(
+            tokens_of(given),
+            tokens_of(taken),
+            tokens_of(attributes.get(semconv.LLM_TOKEN_COUNT_CACHE_READ)),
+            tokens_of(attributes.get(semconv.LLM_TOKEN_COUNT_CACHE_WRITE)),
+            tokens_of(attributes.get(semconv.LLM_TOKEN_COUNT_REASONING)),
+            first_text(attributes, semconv.LLM_MODEL_NAME),
+            first_text(attributes, semconv.LLM_PROVIDER),
+        )
+
+    def output(self, span: SpanData) -> Message | None:
+        """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
+        told = _flattened(span, semconv.LLM_OUTPUT_MESSAGES)
+        if told:
+            if len(told) > 1 and all(not message.asked for message in told):
+                # One message in pieces, as a stream brought it.
+                return Message("assistant", "".join(message.text or "" for message in told) or None)
+            return as_one(told)
+        value = span.attributes.get(semconv.OUTPUT_VALUE)
+        if semconv.OPENINFERENCE_SPAN_KIND not in span.attributes or value is None:
+            return None
+        found = as_one(messages_in(value))
+        if found is not None:
+            return found
+        text = text_of(value)
+        return None if text is None or text[:1] in ("{", "[") else Message("assistant", text)
+
+    def inputs(self, span: SpanData) -> list[Message] | None:
+        """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
+        return _flattened(span, semconv.LLM_INPUT_MESSAGES) or None
+
+    def tool(self, span: SpanData) -> ToolUse | None:
+        """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
+        attributes = span.attributes
+        if semconv.OPENINFERENCE_SPAN_KIND not in attributes:
+            return None
+        given = attributes.get(semconv.INPUT_VALUE)
+        if given is None:
+            given = attributes.get(semconv.TOOL_PARAMETERS)
+        return ToolUse(
+            first_text(attributes, semconv.TOOL_NAME) or _name_of_event(span),
+            given,
+            attributes.get(semconv.OUTPUT_VALUE),
+            first_text(attributes, semconv.TOOL_CALL_ID),
+        )
+
+
+def _flattened(span: SpanData, prefix: str) -> list[Message]:
+    found: list[Message] = []
+    for item in listed(span.attributes, prefix):
+        parts = {key.removeprefix("message."): value for key, value in item.items()}
+        content: Any = parts.get("content")
+        if content is None:
+            content = [
+                {key.removeprefix(_BLOCK): value for key, value in block.items()}
+                for block in listed(parts, "contents")
+            ]
+        message = message_of(
+            {
+                "role": parts.get("role") or "assistant",
+                "content": content,
+                "tool_call_id": parts.get("tool_call_id"),
+                "name": parts.get("name"),
+            }
+        )
+        if message is not None:
+            asked = tuple(_asked(call) for call in listed(parts, "tool_calls"))
+            found.append(message._replace(asked=message.asked + tuple(call for call in asked if call)))
+    return found
+
+
+def _asked(call: Mapping[str, Any]) -> Asked | None:
+    name = text_of(call.get(f"{_CALL}function.name"))
+    if name is None:
+        return None
+    # It leaves out arguments that are empty, and tells them otherwise wherever it tells the call.
+    return Asked(name, call.get(f"{_CALL}function.arguments", "{}"), text_of(call.get(f"{_CALL}id")))
+
+
+def _kind_of_event(kind: str, look: Look) -> str:
+    """BeeAI tells each event of an emitter as a span: one of them stands for the whole call."""
+    target = look.attributes.get(semconv.BEEAI_TARGET)
+    if not isinstance(target, str):
+        succeeded = look.name.partition("-")[0].endswith(".success")
+        return kind if kind == AGENT or succeeded else OTHER
+    if kind in (MODEL, TOOL) and target.rpartition(".")[2] in ("success", "error"):
+        return kind
+    return WORKFLOW if kind == WORKFLOW else OTHER
+
+
+def _name_of_event(span: SpanData) -> str | None:
+    """``wikipedia`` of ``tool.search.wikipedia.success-12``."""
+    if span.scope != _BEEAI:
+        return None
+    target = text_of(span.attributes.get(semconv.BEEAI_TARGET)) or span.name.partition("-")[0]
+    parts = target.split(".")
+    return parts[-2] if len(parts) > 2 else None  # noqa: PLR2004 - tool, name, event
+
+
+def score_of(span: SpanData) -> Mapping[str, Any] | None:
+    """What an evaluator's span says, if it says it as a mapping."""
+    return mapping_of(span.attributes.get(semconv.OUTPUT_VALUE))
