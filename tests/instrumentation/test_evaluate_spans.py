@@ -336,13 +336,12 @@ def test_an_exception_passes_and_is_recorded_once(capture: Capture, content: Non
 def test_where_nothing_can_come_of_it(capture: Capture) -> None:
     with iteration() as outside, outside.evaluating():
         outside.score = 9
-    with loop("writer") as run:
-        it = Iteration(run)
-        it.begin()
-        it.end()
-    with it.evaluating():  # the run is over
+    kept: list[Iteration] = []
+    with loop("writer"), iteration() as it:
+        kept.append(it)
+    with kept[0].evaluating():  # the run is over
         assert current_node() is None
-    it.evaluating().end()  # never begun
+    kept[0].evaluating().end()  # never begun
     assert outside.score == 9
     assert capture.outline() == "evaluation_loop writer\n  evaluation_loop.iteration"
     assert len(open_spans) == 0
