@@ -162,9 +162,9 @@ ITERATION_STAGE: Final = "loopeval.iteration.stage"
 # --- Attributes of a step (a tool call), on its span ----------------------------------------------------
 
 STEP_FINGERPRINT: Final = "loopeval.step.fingerprint"
-"""Keyed hash of what the step did (tool and arguments): equal steps have equal fingerprints, and nothing can be read from them."""
+"""Keyed hash of what the step did (tool and arguments): equal steps have equal fingerprints, and nothing can be read from them (model and tool calls)."""
 STEP_RESULT_FINGERPRINT: Final = "loopeval.step.result_fingerprint"
-"""Keyed hash of what the step brought (its result or error)."""
+"""Keyed hash of what the step brought, its result or error (model and tool calls)."""
 
 # --- Errors ---------------------------------------------------------------------------------------------
 

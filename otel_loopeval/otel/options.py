@@ -24,6 +24,10 @@ EVENTS_BOTH = "both"
 OnDoomLoop = Callable[[Any, Any], object]
 
 
+_DEFAULTS = {"threshold": semconv.DEFAULT_THRESHOLD, "max_wasted_iterations": 0}
+"""What an option comes to that has no value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """How runs are judged and what is emitted.
@@ -87,7 +91,7 @@ class Options:
                 try:
                     values[field.name] = check(variable, _parse(field.name, variable, text))
                 except (TypeError, ValueError) as error:
-                    default = semconv.DEFAULT_THRESHOLD if field.name == "threshold" else field.default
+                    default = _DEFAULTS.get(field.name, field.default)
                     _logger.warning("otel-loopeval: %s; using the default, %r", error, default)
         return cls(**values)
 

@@ -113,6 +113,8 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
     if success is None:
         success = best_score is not None and best_score >= threshold
     outcome = run.outcome or _outcome(run, success=success)
+    if run.mode == semconv.MODE_AGENT and run.success is None:
+        success = outcome == semconv.OUTCOME_COMPLETED
     max_wasted = (
         policy.max_wasted_iterations if run.max_wasted_iterations is None else run.max_wasted_iterations
     )

@@ -19,7 +19,7 @@ def noting(event: Any, run: Any) -> None:
 def test_defaults() -> None:
     assert Options.of({}, {}) == Options(
         threshold=None,
-        max_wasted_iterations=0,
+        max_wasted_iterations=None,
         token_budget=None,
         events="span",
         iteration_metrics=False,
