@@ -17,6 +17,7 @@ from rich.tree import Tree
 
 from otel_loopeval import semconv
 from otel_loopeval.cli.console import Symbols, printable
+from otel_loopeval.cli.steps import about
 from otel_loopeval.cli.stored_runs import StoredRuns
 from otel_loopeval.reports import RunRecord, record_of, words
 from otel_loopeval.runs.dialects import own
@@ -188,6 +189,9 @@ class _Painter:
                 label = self._iteration_label(child, before, scale)
             else:
                 label = Text.assemble(printable(child.name), (f"  {duration(_seconds(child))}", _QUIET))
+                step = about(child)
+                if step:
+                    label.append(f"  {step}")
             if child.error:
                 kind = child.attributes.get(semconv.ERROR_TYPE)
                 label.append(f"  {self._symbols.failed} {printable(str(kind or 'error'))}", style=_BAD)

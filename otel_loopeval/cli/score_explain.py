@@ -10,9 +10,11 @@ from otel_loopeval.cli.console import make_console, printable, symbols_of
 from otel_loopeval.cli.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, CommandError
 from otel_loopeval.cli.rendering import run_tree
 from otel_loopeval.cli.score_reading import JudgedTrace, Reading
+from otel_loopeval.cli.steps import repeated_calls
 from otel_loopeval.cli.stored_runs import StoredRuns
 from otel_loopeval.reports import Gate, RunRecord, record_of, words
 from otel_loopeval.runs.reconstruct import Replayed
+from otel_loopeval.runs.spans import SpanData
 
 _SHORTEST: Final = 4
 _LISTED: Final = 10
@@ -39,7 +41,8 @@ def explain(options: argparse.Namespace, reading: Reading, gate: Gate, out: Text
     symbols = symbols_of(console)
     console.print(run_tree(found.replayed, runs, symbols))
     console.print(Text("\nWhat repeated", style="bold"))
-    for line in _repeats(found.replayed) or ("nothing that a guard or a detector reported",):
+    repeats = [*_reported(found.replayed), *repeated_calls(_inside(found.replayed.root, runs))]
+    for line in repeats or ("nothing",):
         console.print(Text(f"  {printable(line)}"), soft_wrap=True)
     console.print(Text("\nWhat it cost", style="bold"))
     for line in _costs(found):
@@ -83,7 +86,20 @@ def _is_meant(wanted: str, record: RunRecord) -> bool:
     return record.id.startswith(wanted) or (trace is not None and trace.startswith(wanted.lower()))
 
 
-def _repeats(replayed: Replayed) -> list[str]:
+def _inside(root: SpanData | None, runs: StoredRuns) -> Iterator[SpanData]:
+    """The spans inside a run, those of the runs inside it left out."""
+    waiting = [] if root is None else [root]
+    seen: set[int] = set()  # broken input may have cycles
+    while waiting:
+        span = waiting.pop()
+        seen.add(span.span_id)
+        yield span
+        waiting += [
+            child for child in runs.children(span) if runs.run_of(child) is None and child.span_id not in seen
+        ]
+
+
+def _reported(replayed: Replayed) -> list[str]:
     return [
         words.guard_event(event) + ("" if event.iteration is None else f", in iteration {event.iteration}")
         for event in replayed.run.guard_events

@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-wasted-iterations",
         type=_count_from(0),
         metavar="N",
-        help="wasted iterations allowed (default: 0)",
+        help="wasted iterations allowed (default: 0 in loops with scores; turns of agents do not matter)",
     )
     healthy.add_argument("--token-budget", type=_count_from(1), metavar="N", help="tokens that a run may use")
 

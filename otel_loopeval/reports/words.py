@@ -45,8 +45,6 @@ def guard_event(event: GuardEvent) -> str:
         what += f" of {event.tool}"
     if event.count is not None:
         what += f", {event.count} times"
-    if event.first_step is not None and event.last_step is not None:
-        what += f", steps {event.first_step + 1} to {event.last_step + 1}"
     rule = "" if event.rule is None else f", rule {event.rule}"
     return f"{what} ({event.source}{rule})"
 

@@ -249,8 +249,8 @@ def test_github_gets_commands_and_a_summary(tmp_path: Path, monkeypatch: pytest.
     assert out.getvalue().splitlines() == [
         (
             "::warning title=Loop unhealthy%3A writer::1 wasted iteration. "
-            "Converged in 1 iteration(s). "
-            "1 wasted iteration(s) after threshold. Run 0000000000000001, trace 00000000000000000000000000000002."
+            "Converged in 1 iteration(s). 1 wasted iteration(s) after threshold. "
+            "Run 0000000000000001, trace 00000000000000000000000000000002."
         ),
         "::error title=Loop health%3A doom_loop::1 run with a doom loop: searcher 0000000000000001",
         (
