@@ -1,0 +1,1 @@
+"""The Grafana dashboards as code: what they show, and the JSON that Grafana reads."""
