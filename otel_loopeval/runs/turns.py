@@ -230,7 +230,9 @@ class Turns:
 
     def end(self) -> "list[tuple[Step, Turn]]":
         """The run ends: the steps that were waiting for their results go without."""
-        steps: list[tuple[Step, Turn]] = [(_call(waiting, None), waiting.turn) for waiting in self._waiting if waiting.use is not None]
+        steps: list[tuple[Step, Turn]] = [
+            (_call(waiting, None), waiting.turn) for waiting in self._waiting if waiting.use is not None
+        ]
         self._waiting = []
         self._inside = {}
         if self.counts and not self.count:

@@ -28,6 +28,8 @@ class Usage(NamedTuple):
     provider: str | None = None
 
 
+_DIGITS = 16
+
 Price = Callable[[Usage, int], "float | None"]
 """The cost in USD of a call that ended at a time (nanoseconds since the epoch); None where it is unknown."""
 
@@ -110,7 +112,12 @@ def read_usage(attributes: Mapping[str, Any]) -> Usage | None:
 
 
 def tokens_of(value: Any) -> int:
-    """A number of tokens that somebody reports; 0 for what is none."""
+    """A number of tokens that somebody reports; 0 for what is none.
+
+    Platforms export attributes as text: a number in decimal digits is one.
+    """
+    if isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS:
+        return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 

@@ -13,7 +13,6 @@ _BY_WORD: Final = (
     ("pydantic", semconv.FRAMEWORK_PYDANTIC_AI),
     ("langchain", semconv.FRAMEWORK_LANGCHAIN),
     ("langgraph", semconv.FRAMEWORK_LANGCHAIN),
-    ("langsmith", semconv.FRAMEWORK_LANGCHAIN),
     ("crewai", semconv.FRAMEWORK_CREWAI),
     ("google_adk", semconv.FRAMEWORK_GOOGLE_ADK),
     ("gcp.vertex.agent", semconv.FRAMEWORK_GOOGLE_ADK),
@@ -40,7 +39,7 @@ _BY_WORD: Final = (
     ("groq", semconv.FRAMEWORK_CLIENT),
     ("ollama", semconv.FRAMEWORK_CLIENT),
 )
-_PREFIXES: Final = ("openinference.", "traceloop.")
+_PREFIXES: Final = ("openinference.", "traceloop.", "langsmith", "langfuse")
 _VERCEL_SCOPE: Final = "ai"
 _EXACT: Final = {_VERCEL_SCOPE: semconv.FRAMEWORK_VERCEL_AI}
 

@@ -141,22 +141,29 @@ def _asked(call: Mapping[str, Any]) -> Asked | None:
 
 
 def _kind_of_event(kind: str, look: Look) -> str:
-    """BeeAI tells each event of an emitter as a span: one of them stands for the whole call."""
-    target = look.attributes.get(semconv.BEEAI_TARGET)
-    if not isinstance(target, str):
-        succeeded = look.name.partition("-")[0].endswith(".success")
-        return kind if kind == AGENT or succeeded else OTHER
-    if kind in (MODEL, TOOL) and target.rpartition(".")[2] in ("success", "error"):
+    """BeeAI tells each event of an emitter as a span: one of them stands for the whole call.
+
+    A model's call is its start, which every call has; a tool's call is how it ended, with what it brought.
+    """
+    target = _target(look.name, look.attributes)
+    if target is None or kind == WORKFLOW:
         return kind
-    return WORKFLOW if kind == WORKFLOW else OTHER
+    event = target.rpartition(".")[2]
+    ours = (event == "start") if kind == MODEL else kind == TOOL and event in ("success", "error")
+    return kind if ours else OTHER
+
+
+def _target(name: str, attributes: Mapping[str, Any]) -> str | None:
+    """What an event is of, ``backend.openai.chat.start``; the span's name says it too."""
+    target = text_of(attributes.get(semconv.BEEAI_TARGET)) or name.partition("-")[0]
+    return target if "." in target else None
 
 
 def _name_of_event(span: SpanData) -> str | None:
     """``wikipedia`` of ``tool.search.wikipedia.success-12``."""
     if span.scope != _BEEAI:
         return None
-    target = text_of(span.attributes.get(semconv.BEEAI_TARGET)) or span.name.partition("-")[0]
-    parts = target.split(".")
+    parts = (_target(span.name, span.attributes) or "").split(".")
     return parts[-2] if len(parts) > 2 else None  # noqa: PLR2004 - tool, name, event
 
 
