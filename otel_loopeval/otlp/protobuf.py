@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import BytesValue
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
@@ -37,6 +38,20 @@ def read_request(data: bytes) -> list[SpanData]:
         except Misfit as misfit:  # noqa: PERF203 - the place is only known here
             raise misfit.inside(f"[{index}]").inside("resource_spans") from None
     return spans
+
+
+def read_tempo_trace(data: bytes) -> list[SpanData]:
+    """The spans of Tempo's ``TraceByIDResponse``: a ``TracesData`` as its field 1.
+
+    Raises:
+        Misfit: It is none.
+    """
+    try:
+        # On the wire, a message and bytes are the same: this one has bytes as field 1 and nothing else.
+        trace = BytesValue.FromString(data).value
+    except DecodeError:
+        raise Misfit("Tempo's TraceByIDResponse", data) from None
+    return read_request(trace)
 
 
 def read_resource_spans(data: bytes) -> list[SpanData]:

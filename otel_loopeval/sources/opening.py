@@ -1,11 +1,18 @@
 """The one way in: a location → its spans."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
+from urllib.parse import parse_qs, urlsplit
 
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.sources.errors import SourceError, reporter
-from otel_loopeval.sources.files import read_files, read_standard_input
+from otel_loopeval.sources.clickhouse import read_chdb, read_clickhouse
+from otel_loopeval.sources.errors import Reporter, SourceError, reporter
+from otel_loopeval.sources.files import Progress, read_files, read_standard_input
+from otel_loopeval.sources.http import Client
+from otel_loopeval.sources.jaeger import read_jaeger
+from otel_loopeval.sources.phoenix import read_phoenix
 from otel_loopeval.sources.query import Query
+from otel_loopeval.sources.tempo import read_tempo
 
 
 def open_source(
@@ -33,7 +40,50 @@ def open_source(
             and ``on_error`` is not given.
     """
     report = reporter(on_error)
-    _ = query
+    query = query if query is not None else Query()
     if location == "-":
         return read_standard_input(report, on_progress)
-    return read_files(location, report, on_progress)
+    scheme, separator, _ = location.partition("://")
+    if not separator:
+        return read_files(location, report, on_progress)
+    if scheme in _CLICKHOUSE:
+        return read_clickhouse(location, query, report)
+    if scheme == "chdb":
+        return read_chdb(location, query, report)
+    server, _, transport = scheme.partition("+")
+    if server not in _SERVERS or transport not in ("http", "https"):
+        raise SourceError(f"{scheme}://", "", f"no such kind of source; there are: {', '.join(_KINDS)}")
+    return _served(_SERVERS[server](location.partition("+")[2], query, report), query, on_progress)
+
+
+def _served(
+    traces: Iterator[tuple[SpanData, ...]], query: Query, on_progress: Progress | None
+) -> Iterator[SpanData]:
+    for count, trace in enumerate(islice(traces, query.limit), start=1):
+        yield from trace
+        if on_progress is not None:
+            on_progress(count, query.limit)
+
+
+def _jaeger(address: str, query: Query, report: Reporter) -> Iterator[tuple[SpanData, ...]]:
+    return read_jaeger(Client(address), query, report)
+
+
+def _tempo(address: str, query: Query, report: Reporter) -> Iterator[tuple[SpanData, ...]]:
+    return read_tempo(Client(address), query, report)
+
+
+def _phoenix(address: str, query: Query, report: Reporter) -> Iterator[tuple[SpanData, ...]]:
+    project = parse_qs(urlsplit(address).query).get("project", [None])[-1]
+    return read_phoenix(Client(address), query, report, project)
+
+
+_SERVERS = {"jaeger": _jaeger, "tempo": _tempo, "phoenix": _phoenix}
+_CLICKHOUSE = ("clickhouse", "clickhouses", "clickhouse+http", "clickhouse+https")
+_KINDS = [
+    *(f"{name}+http(s)://" for name in _SERVERS),
+    "clickhouse(s)://",
+    "chdb:///path",
+    "a path, a directory, a glob",
+    "- for standard input",
+]

@@ -11,12 +11,11 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from otel_loopeval import semconv
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.values import (
-    MAX_NESTING,
     read_field,
     read_id,
     read_items,
@@ -25,6 +24,7 @@ from otel_loopeval.otlp.values import (
     read_text,
 )
 from otel_loopeval.runs.spans import SpanData, SpanEvent
+from otel_loopeval.sources.flat import flat_attributes, flatten
 
 _TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
 _NS_PER_MS = 1_000_000
@@ -39,17 +39,21 @@ def is_span(document: Mapping[str, Any]) -> bool:
     return "context.trace_id" in document or isinstance(document.get("context"), dict)
 
 
-def read_span(document: Mapping[str, Any]) -> SpanData:
+def read_span(document: Mapping[str, Any], resource: Mapping[str, Any] | None = None) -> SpanData:
     """A span.
+
+    Args:
+        document: As Phoenix has it.
+        resource: What emitted it, where that is known: Phoenix keeps none.
 
     Raises:
         Misfit: It is no span of Phoenix's.
     """
     span = dict(document)
-    attributes = read_field(span, "attributes", _attributes)
+    attributes = read_field(span, "attributes", flat_attributes)
     for column in span:
         if column.startswith(_ATTRIBUTES):
-            read_field(span, column, partial(_flatten, into=attributes, key=column.removeprefix(_ATTRIBUTES)))
+            read_field(span, column, partial(flatten, into=attributes, key=column.removeprefix(_ATTRIBUTES)))
     kind = read_field(span, "span_kind", read_text)
     if kind and kind != "UNKNOWN":
         attributes.setdefault(semconv.OPENINFERENCE_SPAN_KIND, kind)
@@ -64,6 +68,7 @@ def read_span(document: Mapping[str, Any]) -> SpanData:
         attributes=attributes,
         events=tuple(read_field(span, "events", lambda events: read_items(events, _event))),
         error=read_field(span, "status_code", read_text) == "ERROR",
+        resource={} if resource is None else resource,
         status_message=read_field(span, "status_message", read_text),
     )
 
@@ -111,39 +116,10 @@ def _from_iso(text: str) -> int:
     return seconds * 10**9 + int((fraction or "0")[:9].ljust(9, "0"))
 
 
-def _attributes(value: Any) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    if value is not None:
-        for key, item in read_object(value).items():
-            _flatten(item, attributes, key)
-    return attributes
-
-
-def _flatten(value: Any, into: dict[str, Any], key: str, depth: int = 0) -> None:
-    """Nested objects as dotted names, as OpenInference has them; lists of objects by index."""
-    if value is None:
-        return
-    if depth > MAX_NESTING:
-        raise Misfit(f"values in at most {MAX_NESTING} others", value)
-    if isinstance(value, dict):
-        for name, item in cast("dict[str, Any]", value).items():
-            _flatten(item, into, f"{key}.{name}", depth + 1)
-        return
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-        if any(isinstance(item, dict | list) for item in items):
-            for index, item in enumerate(items):
-                _flatten(item, into, f"{key}.{index}", depth + 1)
-            return
-        into[key] = tuple(items)
-        return
-    into[key] = value
-
-
 def _event(value: Any) -> SpanEvent:
     event = read_object(value)
     return SpanEvent(
         name=read_field(event, "name", read_text),
         time_ns=read_field(event, "timestamp", read_moment),
-        attributes=read_field(event, "attributes", _attributes),
+        attributes=read_field(event, "attributes", flat_attributes),
     )

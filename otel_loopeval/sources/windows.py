@@ -1,0 +1,60 @@
+"""Paging by time, for servers that give the first so many of a window and no way to the others."""
+
+import time
+from collections.abc import Callable, Hashable, Iterator
+from typing import NamedTuple, TypeVar
+
+from otel_loopeval.sources.query import Query
+
+_DEFAULT_NS = 7 * 86_400 * 10**9
+_T = TypeVar("_T")
+
+
+class Window(NamedTuple):
+    """A time from ``since`` on and before ``until``, in nanoseconds since the epoch."""
+
+    since: int
+    until: int
+
+
+def window_of(query: Query) -> Window:
+    """The time that is asked for: up to now, and the last seven days, where it says nothing else.
+
+    A server that is asked for all of time may well try.
+    """
+    until = query.until if query.until is not None else time.time_ns()
+    since = query.since if query.since is not None else max(until - _DEFAULT_NS, 0)
+    return Window(since, max(until, since + 1))
+
+
+def newest_first(
+    window: Window,
+    page: Callable[[Window], tuple[list[tuple[Hashable, _T]], bool]],
+    *,
+    resolution_ns: int,
+    on_cut: Callable[[Window], object],
+) -> Iterator[tuple[Hashable, _T]]:
+    """What is in a window, each thing once.
+
+    Args:
+        window: The window.
+        page: Gives things in a window with their keys, and whether there may be more there.
+        resolution_ns: A window no longer than this is not split.
+        on_cut: Told of a window that holds more than one page but is too short to be split.
+    """
+    seen: set[Hashable] = set()
+    waiting = [window]
+    while waiting:
+        current = waiting.pop()
+        found, more = page(current)
+        for key, thing in found:
+            if key not in seen:
+                seen.add(key)
+                yield key, thing
+        if not more:
+            continue
+        middle = (current.since + current.until) // 2 // resolution_ns * resolution_ns
+        if not current.since < middle < current.until:
+            on_cut(current)
+            continue
+        waiting += [Window(current.since, middle), Window(middle, current.until)]
