@@ -56,7 +56,7 @@ intervention(s).
 └── iteration 4  ━━────────  2      +0 TIME
     └── ▲ doom loop: repeated_action of search, 4 times (detector, rule exact)
 
-Wrote 3 traces, 16 spans, to loopeval-demo.jsonl (OTLP/JSON lines).
+Wrote 3 traces, 19 spans, to loopeval-demo.jsonl (OTLP/JSON lines).
 
 Next steps
   See these traces in Jaeger, at http://localhost:16686:

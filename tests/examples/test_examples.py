@@ -17,6 +17,7 @@ def test_every_example_has_a_test_and_a_line_in_the_list() -> None:
         "ci_gate.py",
         "guard_events.py",
         "hand_written_loop.py",
+        "praisonai_tour.py",
         "praisonai_zero_code.py",
         "stop_on_doom_loop.py",
     }
