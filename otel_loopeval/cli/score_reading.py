@@ -115,7 +115,7 @@ class Reading:
             runs = [_incomplete(replayed) for replayed in runs]
         if self._agent is not None:
             runs = [replayed for replayed in runs if replayed.run.agent == self._agent]
-        runs.sort(key=lambda replayed: replayed.run.started_ns)
+        runs.sort(key=lambda replayed: (replayed.run.started_ns, replayed.run.parent is not None))
         return runs
 
 

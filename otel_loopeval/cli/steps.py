@@ -28,7 +28,11 @@ def about(span: SpanData) -> str:
     parts: list[str] = []
     if kind == TOOL:
         use = reading.tool_of(span)
-        parts.append(_call(use.name or span.name, use.arguments))
+        name = use.name or span.name
+        if name not in span.name:
+            parts.append(_call(name, use.arguments))
+        elif use.arguments is not None:  # the name is there already
+            parts.append(f"({_short(use.arguments)})")
         if use.result is not None:
             parts.append(f"= {_short(use.result)}")
         error = reading.error_of(span)
