@@ -1,0 +1,193 @@
+"""What an operator copies: the compose file, the examples for Kubernetes, Grafana's provisioning.
+
+No containers run here. What is held is that these files fit each other, and the files that the end-to-end
+tests start real servers with.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import servers
+from support.environments import ROOT
+
+CONFIG = ROOT / "collector-config"
+COMPOSE = CONFIG / "docker-compose.yaml"
+DASHBOARDS = CONFIG / "grafana" / "dashboards"
+PROVISIONING = CONFIG / "grafana" / "provisioning"
+
+
+def loaded(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def services() -> dict[str, Any]:
+    return loaded(COMPOSE)["services"]
+
+
+def mounts(service: dict[str, Any]) -> dict[str, Path]:
+    """Files and folders of the checkout by where the container finds them."""
+    found: dict[str, Path] = {}
+    for volume in service.get("volumes", ()):
+        source, target, *mode = volume.split(":")
+        if source.startswith("."):
+            assert mode == ["ro"], volume
+            found[target] = (COMPOSE.parent / source).resolve()
+    return found
+
+
+def test_the_servers_of_the_tests_run_on_the_files_that_are_mounted(services: dict[str, Any]) -> None:
+    mounted = {path for service in services.values() for path in mounts(service).values()}
+    files = {file for path in mounted for file in ([path] if path.is_file() else path.iterdir())}
+
+    assert all(path.exists() for path in mounted)
+    rules = {
+        servers.PROMETHEUS_CONFIG.parent / name for name in loaded(servers.PROMETHEUS_CONFIG)["rule_files"]
+    }
+    started_by_tests = {
+        servers.COLLECTOR_CONFIG,
+        servers.PROMETHEUS_CONFIG,
+        servers.ALERTMANAGER_CONFIG,
+        servers.WEBHOOK,
+        *rules,
+    }
+    assert started_by_tests <= files
+    shipped_disabled = {servers.PROMETHEUS_CONFIG.parent / "rules" / "absent.yml"}
+    of_grafana = {*DASHBOARDS.glob("*.json"), *PROVISIONING.glob("*/*.yaml")}
+    assert len(of_grafana) == 5
+    assert files == started_by_tests | shipped_disabled | of_grafana
+
+
+def test_ports_are_on_loopback_only(services: dict[str, Any]) -> None:
+    published = {port for service in services.values() for port in service.get("ports", ())}
+
+    assert published == {
+        f"127.0.0.1:{port}:{port}" for port in (3000, 4317, 4318, 8888, 8889, 9090, 9093, 13133, 16686)
+    }
+
+
+def test_images_are_pinned_and_long_running_services_have_a_health_check(services: dict[str, Any]) -> None:
+    assert {name: service["image"] for name, service in services.items()} == {
+        "alertmanager": "prom/alertmanager:v0.28.1",
+        "grafana": "grafana/grafana:13.2.3",
+        "jaeger": "jaegertracing/jaeger:2.13.0",
+        "loopeval-webhook": "python:3.13-slim",
+        "otel-collector": "otel/opentelemetry-collector-contrib:0.161.0",
+        "otel-collector-health": "busybox:1.37.0",
+        "otel-collector-queue": "busybox:1.37.0",
+        "prometheus": "prom/prometheus:v3.5.0",
+    }
+    without = {name for name, service in services.items() if "healthcheck" not in service}
+    # The Collector's image holds no program that could check it: its neighbour asks.
+    assert without == {"otel-collector", "otel-collector-queue"}
+    assert "http://otel-collector:13133/" in services["otel-collector-health"]["healthcheck"]["test"]
+
+
+def test_the_images_are_of_the_versions_that_the_tests_build(services: dict[str, Any]) -> None:
+    collector = (servers.MODULES / "collector" / "go.mod").read_text()
+    assert "opentelemetry-collector-contrib/exporter/prometheusexporter v0.161.0" in collector
+    jaeger = (servers.MODULES / "jaeger" / "go.mod").read_text()
+    assert re.search(r"github.com/jaegertracing/jaeger v1\.76\.0\b", jaeger)  # is Jaeger 2.13.0
+
+
+def test_every_address_in_a_configuration_is_a_service(services: dict[str, Any]) -> None:
+    configuration = "\n".join(
+        path.read_text()
+        for path in (
+            servers.COLLECTOR_CONFIG,
+            servers.PROMETHEUS_CONFIG,
+            servers.ALERTMANAGER_CONFIG,
+            PROVISIONING / "datasources" / "loopeval.yaml",
+            COMPOSE,
+        )
+    )
+    named = set(re.findall(r"\b([a-z][a-z-]+):(4317|8080|8888|8889|9090|9093|13133|16686)\b", configuration))
+
+    assert named == {
+        ("alertmanager", "9093"),
+        ("jaeger", "16686"),
+        ("jaeger", "4317"),
+        ("localhost", "16686"),  # in links for the reader
+        ("localhost", "4317"),  # in what the reader types
+        ("localhost", "9090"),
+        ("localhost", "9093"),
+        ("loopeval-webhook", "8080"),
+        ("otel-collector", "13133"),
+        ("otel-collector", "8888"),
+        ("otel-collector", "8889"),
+        ("prometheus", "9090"),
+    }
+    assert {name for name, _ in named} - {"localhost"} <= set(services)
+
+
+def test_grafana_finds_its_dashboards_and_an_exemplar_its_trace(services: dict[str, Any]) -> None:
+    sources = loaded(PROVISIONING / "datasources" / "loopeval.yaml")["datasources"]
+    (provider,) = loaded(PROVISIONING / "dashboards" / "loopeval.yaml")["providers"]
+    mounted = mounts(services["grafana"])
+    home = services["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+
+    assert mounted[provider["options"]["path"]] == DASHBOARDS
+    assert (DASHBOARDS / Path(home).name).is_file()
+    assert [(source["uid"], source["type"]) for source in sources] == [
+        ("loopeval-prometheus", "prometheus"),
+        ("loopeval-jaeger", "jaeger"),
+        ("loopeval-alertmanager", "alertmanager"),
+    ]
+    (destination,) = sources[0]["jsonData"]["exemplarTraceIdDestinations"]
+    assert (destination["name"], destination["datasourceUid"]) == ("trace_id", "loopeval-jaeger")
+    scrape_interval = loaded(servers.PROMETHEUS_CONFIG)["global"]["scrape_interval"]
+    assert sources[0]["jsonData"]["timeInterval"] == scrape_interval
+
+
+def test_alerts_link_to_dashboards_that_exist() -> None:
+    rules = "\n".join(path.read_text() for path in (CONFIG / "prometheus" / "rules").glob("*.yml"))
+    uids = {json.loads(path.read_text())["uid"] for path in DASHBOARDS.glob("*.json")}
+
+    assert uids == {"loopeval-agent", "loopeval-fleet", "loopeval-loop-health"}
+    linked = set(re.findall(r"/d/([\w-]+)", rules))
+    assert linked
+    assert linked <= uids
+
+
+def test_docker_takes_the_compose_file() -> None:
+    docker = shutil.which("docker")
+    compose = [docker, "compose"] if docker else []
+    if not docker or subprocess.run([*compose, "version"], capture_output=True, check=False).returncode:
+        pytest.skip("no docker compose on this machine")
+
+    subprocess.run([*compose, "-f", str(COMPOSE), "config", "--quiet"], check=True)
+
+
+def test_the_operator_puts_the_image_with_the_package_into_annotated_pods() -> None:
+    instrumentation = loaded(CONFIG / "kubernetes" / "instrumentation.yaml")
+    pod = loaded(CONFIG / "kubernetes" / "deployment.yaml")["spec"]["template"]
+    dockerfile = (CONFIG / "docker" / "autoinstrumentation.Dockerfile").read_text()
+
+    assert (instrumentation["apiVersion"], instrumentation["kind"]) == (
+        "opentelemetry.io/v1alpha1",
+        "Instrumentation",
+    )
+    here = f"{instrumentation['metadata']['namespace']}/{instrumentation['metadata']['name']}"
+    assert pod["metadata"]["annotations"]["instrumentation.opentelemetry.io/inject-python"] == here
+    image = instrumentation["spec"]["python"]["image"]
+    assert f"docker build -f autoinstrumentation.Dockerfile -t {image} ." in dockerfile
+    assert all(isinstance(each["value"], str) for each in instrumentation["spec"]["python"]["env"])
+    # The Operator speaks OTLP over HTTP for Python.
+    assert instrumentation["spec"]["exporter"]["endpoint"].endswith(":4318")
+
+
+def test_the_dockerfiles_install_extras_that_exist_and_leave_signals_to_the_program() -> None:
+    app = (CONFIG / "docker" / "app.Dockerfile").read_text()
+    operator = (CONFIG / "docker" / "autoinstrumentation.Dockerfile").read_text()
+    project = (ROOT / "pyproject.toml").read_text()
+
+    extras = set(re.findall(r"otel-loopeval\[([\w,]+)\]", app + operator))
+    assert extras == {"auto,praisonai", "auto"}
+    assert all(f"\n{extra} = [" in project for extra in ("auto", "praisonai"))
+    assert 'CMD ["opentelemetry-instrument", "python", "app.py"]' in app
