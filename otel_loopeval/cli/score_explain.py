@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, TextIO
 
 from rich.text import Text
 
+from otel_loopeval import semconv
 from otel_loopeval.cli.console import make_console, printable, symbols_of
 from otel_loopeval.cli.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, CommandError
 from otel_loopeval.cli.rendering import run_tree
@@ -42,6 +43,8 @@ def explain(options: argparse.Namespace, reading: Reading, gate: Gate, out: Text
     console.print(run_tree(found.replayed, runs, symbols))
     console.print(Text("\nWhat repeated", style="bold"))
     repeats = [*_reported(found.replayed), *repeated_calls(_inside(found.replayed.root, runs))]
+    if found.record.evidence == semconv.EVIDENCE_NONE and found.record.mode == semconv.MODE_AGENT:
+        repeats.append("no detector could look: the trace tells neither arguments nor results of calls")
     for line in repeats or ("nothing",):
         console.print(Text(f"  {printable(line)}"), soft_wrap=True)
     console.print(Text("\nWhat it cost", style="bold"))

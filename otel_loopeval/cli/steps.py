@@ -29,12 +29,12 @@ def about(span: SpanData) -> str:
     if kind == TOOL:
         use = reading.tool_of(span)
         name = use.name or span.name
-        if name not in span.name:
-            parts.append(_call(name, use.arguments))
-        elif use.arguments is not None:  # the name is there already
-            parts.append(f"({_short(use.arguments)})")
+        # Mostly the span's own name has it already.
+        text = _call("" if name in span.name else name, use.arguments)
         if use.result is not None:
-            parts.append(f"= {_short(use.result)}")
+            text += f" = {_short(use.result)}"
+        if text:
+            parts.append(text.strip())
         error = reading.error_of(span)
         if error is not None:
             parts.append(f"failed: {_short(error)}")
@@ -73,7 +73,8 @@ def repeated_calls(spans: Iterable[SpanData]) -> list[str]:
 def _told(calls: Counter[tuple[str, str]]) -> Iterator[str]:
     repeated = [(call, count) for call, count in calls.most_common() if count > 1]
     for (name, arguments), count in repeated[:_REPEATED]:
-        yield f"{count} times {_call(name, arguments or None)}"
+        unknown = "" if arguments else ", with arguments that the trace does not tell"
+        yield f"{count} times {_call(name, arguments or None)}{unknown}"
     if len(repeated) > _REPEATED:
         yield f"and {words.count(len(repeated) - _REPEATED, 'more call')} more than once"
 

@@ -240,7 +240,7 @@ class LoopRun:
         if len(self.guard_events) < MAX_GUARD_EVENTS_KEPT:
             self.guard_events.append(event)
         if event.time_ns is not None:
-            self.active_ns = event.time_ns
+            self.active_ns = max(self.active_ns, event.time_ns)
         if not event.doom_loop:
             return False
         streak = (event.agent, event.key or (event.source, event.kind, event.tool, event.rule))
