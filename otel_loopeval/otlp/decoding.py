@@ -43,11 +43,15 @@ def read_traces(document: Any) -> list[SpanData]:
     """
     data = read_object(document)
     if "resourceSpans" not in data:
-        # A collector may write all its signals into one file.
-        if not data or any(signal in data for signal in _OTHER_SIGNALS):
+        if is_other_signal(data):
             return []
         raise Misfit("an object with resourceSpans", document)
     return _flat(read_field(data, "resourceSpans", lambda value: read_items(value, _resource_spans)))
+
+
+def is_other_signal(document: Mapping[str, Any]) -> bool:
+    """Whether it is empty or of another signal: a collector may write all of them into one file."""
+    return not document or any(signal in document for signal in _OTHER_SIGNALS)
 
 
 def _resource_spans(value: Any) -> list[SpanData]:

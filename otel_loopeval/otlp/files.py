@@ -122,6 +122,7 @@ def parse_json(line: str) -> Any:
         Misfit: It is no JSON.
         RecursionError: It is nested too deeply.
     """
+    line = line.rstrip()
     try:
         document = json.loads(line, parse_constant=_no_constant)
     except json.JSONDecodeError as error:

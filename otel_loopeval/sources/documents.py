@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from otel_loopeval.otlp.decoding import read_traces
+from otel_loopeval.otlp.decoding import is_other_signal, read_traces
 from otel_loopeval.otlp.files import as_text, parse_json, read_line_quickly
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.protobuf import read_request, read_resource_spans
@@ -67,7 +67,9 @@ def spans_of_parsed(document: Any) -> list[SpanData]:
         return [phoenix_json.read_span(found)]
     if isinstance(found.get("spans"), list):
         return read_field(found, "spans", _all)
-    return read_traces(found)
+    if is_other_signal(found):
+        return []
+    raise Misfit(f"an object of {_FORMS}", document)
 
 
 def _all(documents: Any) -> list[SpanData]:

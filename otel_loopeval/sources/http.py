@@ -57,7 +57,7 @@ class Client:
             parts = urlsplit(address)
             port = parts.port
         except ValueError as error:
-            raise SourceError(address, "", f"no address: {error}") from None
+            raise SourceError(address.rpartition("@")[2], "", f"no address: {error}") from None
         host = parts.hostname or ""
         name = f"[{host}]" if ":" in host else host
         place = f"{name}:{port}" if port is not None else name

@@ -22,15 +22,16 @@ def files_at(location: str) -> list[Path]:
     """
     path = Path(location)
     try:
-        if path.is_dir():
-            found = sorted(_within(path))
-            if not found:
-                raise SourceError(location, "", f"no file of traces in this directory ({_suffixes()})")
-            return found
-        if path.exists():
-            return [path]
+        is_directory, is_there = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:  # a name that no file can have
         raise SourceError(location, "", str(error)) from None
+    if is_directory:
+        found = sorted(_within(path))
+        if not found:
+            raise SourceError(location, "", f"no file of traces in this directory ({_suffixes()})")
+        return found
+    if is_there:
+        return [path]
     if glob.has_magic(location):
         matches = map(Path, glob.iglob(location, recursive=True))  # noqa: PTH207 - Path globs below a folder
         found = sorted(match for match in matches if match.is_file())

@@ -7,7 +7,7 @@ takes the place of the service.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -40,24 +40,30 @@ def read_phoenix(client: Client, query: Query, report: Reporter, project: str | 
         SourceError: The server does not answer, or what ``report`` raises.
     """
     project = project or query.service
-    projects = [project] if project is not None else _projects(client)
-    return islice(
-        (trace for name in projects for trace in _Project(client, name, report).traces(query)), query.limit
-    )
+    projects = dict(_projects(client))
+    if project is not None:
+        found = {name: key for name, key in projects.items() if project in (name, key)}
+        if not found:
+            raise SourceError(client.shown, "", f"no project {project!r}; there are: {', '.join(projects)}")
+        projects = found
+    traces = (_Project(client, name, key, report).traces(query) for name, key in projects.items())
+    return islice(chain.from_iterable(traces), query.limit)
 
 
-def _projects(client: Client) -> Iterator[str]:
+def _projects(client: Client) -> Iterator[tuple[str, str]]:
+    """Names and ids: an address cannot hold every name."""
     for page in _pages(client, "/v1/projects", []):
         for found in page:
-            name = cast("dict[str, Any]", found).get("name") if isinstance(found, dict) else None
-            if isinstance(name, str):
-                yield name
+            project = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+            name, key = project.get("name"), project.get("id")
+            if isinstance(name, str) and isinstance(key, str):
+                yield name, key
 
 
 class _Project:
-    def __init__(self, client: Client, name: str, report: Reporter) -> None:
+    def __init__(self, client: Client, name: str, key: str, report: Reporter) -> None:
         self._client = client
-        self._path = f"/v1/projects/{quote(name, safe='')}"
+        self._path = f"/v1/projects/{quote(key, safe='')}"
         self._report = report
         self._resource: Mapping[str, Any] = {_SERVICE_NAME: name}
 

@@ -26,6 +26,7 @@ _MAX_EMPTY_LINES = 1_000_000
 _LENGTH_BYTES = 4
 _HEAD = 512
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SPANS_KEY = b'{"resourceSpans"'
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\f")
 _RESOURCE_SPANS_TAG = 0x0A  # field 1, with a length
 # Strings with their escapes, so that the brackets in them do not count; one that does not end takes the rest.
@@ -64,13 +65,13 @@ def records(stream: BinaryIO, head: bytes) -> Iterator[Record] | None:
         head: What it begins with, up to a few hundred bytes.
     """
     head = head[:_HEAD]
-    if not head.strip() or is_text(head) or b'{"resourceSpans"' in head:
+    if not head.strip() or is_text(head):
         return _json_records(stream)
     if len(head) > _LENGTH_BYTES and _is_frame(head):
         return _frames(stream)
-    if head[0] == _RESOURCE_SPANS_TAG:
-        return _fields(stream)
-    return None
+    if _SPANS_KEY in head:  # broken lines before good ones
+        return _json_records(stream)
+    return _fields(stream) if head[0] == _RESOURCE_SPANS_TAG else None
 
 
 def is_text(head: bytes) -> bool:
