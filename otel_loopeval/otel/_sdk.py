@@ -18,13 +18,14 @@ from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor, Tr
 from opentelemetry.trace import NonRecordingSpan, SpanContext, get_current_span, set_span_in_context
 
 from otel_loopeval.otel.errors import swallow
+from otel_loopeval.runs.dialects.facts import Look
 from otel_loopeval.runs.dialects.frameworks import is_ai
 from otel_loopeval.runs.dialects.own import AGENT_PREFIXES, NAME_PREFIXES
 from otel_loopeval.runs.dialects.reading import MARKS
-from otel_loopeval.runs.nodes import Opening
+from otel_loopeval.runs.nodes import NOTHING_SEEN, Opening
 
 if TYPE_CHECKING:
-    from otel_loopeval.otel.pipeline import OpenSpans
+    from otel_loopeval.otel.pipeline import OpenSpans, Pipeline
     from otel_loopeval.runs.nodes import Entry
 
 RUN_KEY = "otel_loopeval.run"
@@ -60,6 +61,18 @@ def _is_counted(parent_context: Context | None) -> bool:
     return isinstance(get_current_span(parent_context), StandIn)
 
 
+class LiveOpening(Opening):
+    """An opening that is a span of the SDK."""
+
+    def see(self) -> tuple[Look, int]:
+        """See the base class."""
+        span: ReadableSpan | None = self.span()
+        if span is None:
+            return NOTHING_SEEN, 0
+        scope = span.instrumentation_scope
+        return Look(span.name, "" if scope is None else scope.name, attributes_of(span)), span.start_time or 0
+
+
 class PublicHooks(SpanProcessor):
     """The processor's hot path through public properties only.
 
@@ -72,7 +85,7 @@ class PublicHooks(SpanProcessor):
     then. Between the two it costs an entry in a table; an outermost span costs an object more.
     """
 
-    _active = True
+    _pipeline: "Pipeline"
 
     def __init__(self, spans: "OpenSpans", roots: "OpenSpans") -> None:
         self._spans = spans
@@ -95,10 +108,9 @@ class PublicHooks(SpanProcessor):
                     self._started(span, entry)
             elif entry is None:
                 span_id = span.get_span_context().span_id
-                if (parent is None or parent.is_remote) and self._active and span_id not in spans:
-                    spans[span_id] = Opening(
-                        span_id, span.name, scope_name, span.start_time or 0, span=ref(span)
-                    )
+                outermost = parent is None or parent.is_remote
+                if outermost and self._pipeline.active and span_id not in spans:
+                    spans[span_id] = LiveOpening(span_id, ref(span))
                     if len(spans) >= spans.room:
                         spans.drop_closed()
             elif len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
@@ -109,12 +121,11 @@ class PublicHooks(SpanProcessor):
     def _on_ending(self, span: Span) -> None:
         try:
             span_id = span.get_span_context().span_id
-            if span_id in self._spans:
-                scope = span.instrumentation_scope
-                if span_id in self._roots or tells(
-                    "" if scope is None else scope.name, span.attributes or {}
-                ):
-                    self._ending(span)
+            # The scope was looked at when it started.
+            if span_id in self._spans and (
+                span_id in self._roots or not _MARKS.isdisjoint(span.attributes or {})
+            ):
+                self._ending(span)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_ending", error)
 
@@ -124,7 +135,7 @@ class PublicHooks(SpanProcessor):
             if self._spans:
                 context = span.context
                 entry = None if context is None else self._spans.pop(context.span_id, None)
-                if entry is not None and (type(entry) is not Opening or entry.node is not None):
+                if entry is not None and (type(entry) is not LiveOpening or entry.node is not None):
                     self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
@@ -155,20 +166,18 @@ class ProbedHooks(PublicHooks):
                     return  # ours, and fed by its owner
             parent, spans = span._parent, self._spans
             entry = None if parent is None else spans.get(parent[1])
-            name = span._name
-            attributes = span._attributes._dict
-            scope = span._instrumentation_scope.name
+            scope = span._instrumentation_scope._name
             if (
-                name[:_PREFIX_LENGTH] in _PREFIXES
+                span._name[:_PREFIX_LENGTH] in _PREFIXES
                 or (_ai_scopes[scope] if scope in _ai_scopes else _is_ai(scope))
-                or not _MARKS.isdisjoint(attributes)
+                or not _MARKS.isdisjoint(span._attributes._dict)
             ):
                 if not _is_counted(parent_context):
                     self._started(span, entry)
             elif entry is None:
-                span_id: int = span._context[1]
-                if (parent is None or parent[2]) and self._active and span_id not in spans:
-                    spans[span_id] = Opening(span_id, name, scope, span._start_time or 0, span=ref(span))
+                span_id: Any = span._context[1]
+                if (parent is None or parent[2]) and self._pipeline.active and span_id not in spans:
+                    spans[span_id] = LiveOpening(span_id, ref(span))
                     if len(spans) >= spans.room:
                         spans.drop_closed()
             elif len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
@@ -178,15 +187,11 @@ class ProbedHooks(PublicHooks):
 
     def _on_ending(self, span: Span) -> None:
         try:
-            span_id: int = span._context[1]
-            if span_id in self._spans:
-                scope = span._instrumentation_scope.name
-                if (
-                    span_id in self._roots
-                    or (_ai_scopes[scope] if scope in _ai_scopes else _is_ai(scope))
-                    or not _MARKS.isdisjoint(span._attributes._dict)
-                ):
-                    self._ending(span)
+            span_id: Any = span._context[1]
+            if span_id in self._spans and (
+                span_id in self._roots or not _MARKS.isdisjoint(span._attributes._dict)
+            ):
+                self._ending(span)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_ending", error)
 
@@ -195,7 +200,7 @@ class ProbedHooks(PublicHooks):
         try:
             if self._spans:
                 entry = self._spans.pop(span._context[1], None)
-                if entry is not None and (type(entry) is not Opening or entry.node is not None):
+                if entry is not None and (type(entry) is not LiveOpening or entry.node is not None):
                     self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
@@ -343,7 +348,7 @@ class _Probe(SpanProcessor):
                 and context[1] == context.span_id
                 and parent[1] == parent.span_id
                 and parent[2] == parent.is_remote
-                and span._instrumentation_scope.name == "otel_loopeval"
+                and span._instrumentation_scope._name == "otel_loopeval"
                 and span._start_time == span.start_time
                 and _dict_of(span) == {"probe": 1}
             )

@@ -117,7 +117,7 @@ class Pipeline:
             on_finish=self._on_finish,
             price=_PRICE,
         )
-        self.following = Following(self.tracker)
+        self.following = Following(self.tracker, opening=_sdk.LiveOpening)
         self.configure(options, meter_provider, logger_provider)
 
     def configure(

@@ -75,10 +75,6 @@ class LoopHealthProcessor(_sdk.Hooks):
         super().__init__(open_spans, pipeline.foreign_roots)
         self._pipeline = pipeline
 
-    @property
-    def _active(self) -> bool:  # type: ignore[override]  # a plain attribute where nobody needs more
-        return self._pipeline.active
-
     def _started(self, span: Span, parent: "Entry | None") -> None:
         """A span under one of our names, or of an AI library, has started."""
         pipeline = self._pipeline

@@ -42,11 +42,13 @@ class Following:
     Args:
         tracker: Judges the runs.
         detects: Whether steps go to our detectors.
+        opening: Kind of openings, for spans that are looked at in a way of their own.
     """
 
-    def __init__(self, tracker: "Tracker", *, detects: bool = True) -> None:
+    def __init__(self, tracker: "Tracker", *, detects: bool = True, opening: type[Opening] = Opening) -> None:
         self.tracker = tracker
         self.detects = detects
+        self._opening = opening
 
     # Starts ------------------------------------------------------------------------------------------------
 
@@ -56,7 +58,7 @@ class Following:
         span_id: int,
         look: Look,
         start_ns: int,
-        span: Callable[[], Any] | None = None,
+        span: Callable[[], Any],
     ) -> Entry | None:
         """A span has started.
 
@@ -85,14 +87,17 @@ class Following:
         if kind == AGENT and not _is_part(look, entry, around):
             return self._open(_agent_run(look, start_ns, around), around, span_id, span, foreign=True)
         if entry is None:
-            ai = kind == WORKFLOW or is_ai(look.scope)
-            return Opening(span_id, name, look.scope, start_ns, ai=ai, span=span)
+            opening = self._opening(span_id, span)
+            opening.ai = kind == WORKFLOW or is_ai(look.scope)
+            return opening
         if (
             isinstance(entry, Opening)
             and not entry.ai
             and (kind in (WORKFLOW, AGENT) or (kind is None and is_ai(look.scope)))
         ):
-            return Opening(span_id, name, look.scope, start_ns, ai=True, outer=entry, span=span)
+            opening = self._opening(span_id, span)
+            opening.ai, opening.outer, opening.log = True, entry, []
+            return opening
         return None
 
     def _open(
@@ -291,12 +296,12 @@ class Following:
 
     def _tentative(self, opening: Opening, span: "SpanData") -> SpanNode:
         around = enclosing(opening.outer)
-        look = opening.look
+        look, start_ns = opening.see()
         run = LoopRun(
             reading.agent_of(look),
-            started_ns=opening.start_ns,
+            started_ns=start_ns or span.start_ns,
             mode=semconv.MODE_AGENT,
-            framework=framework_of(opening.scope) or framework_of(span.scope) or semconv.FRAMEWORK_OTHER,
+            framework=framework_of(look.scope) or framework_of(span.scope) or semconv.FRAMEWORK_OTHER,
             parent=None if around is None else around.state,
             conversation_id=reading.conversation_of(look.attributes)
             or reading.conversation_of(span.attributes),
@@ -372,7 +377,7 @@ def _is_part(look: Look, entry: Entry | None, around: Node | None) -> bool:
     framework = framework_of(look.scope)
     if framework not in FLAT:
         return False
-    if isinstance(entry, Opening) and entry.ai and framework_of(entry.scope) == framework:
+    if isinstance(entry, Opening) and entry.ai and framework_of(entry.see()[0].scope) == framework:
         return True
     return around is not None and node_is_foreign(around) and around.state.framework == framework
 

@@ -1,11 +1,11 @@
 """What open spans stand for: a run, an iteration of one, or something that may turn out to be a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from otel_loopeval.health.guards import GuardEvent
-from otel_loopeval.runs.dialects.facts import Look
+from otel_loopeval.runs.dialects.facts import Look, look_of
 from otel_loopeval.runs.run import IterationState, LoopRun
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.usage import Spent
@@ -66,64 +66,42 @@ class Opening:
     A hand-written loop around a model's client has no other span of its own, and some instrumentations say
     what a span is only as it ends. The spans inside it share it.
 
+    Every outermost span gets one, so it keeps next to nothing until something makes it matter.
+
     Attributes:
         span_id: The span; 0 for one that is missing.
-        name: Its name.
-        scope: Its instrumentation scope.
-        start_ns: When it started, in nanoseconds since the epoch.
+        span: Gives the span as long as it is there. Spans may be left without an end, and must be garbage
+            then. Opaque to the core, which looks at it through :meth:`see`.
         ai: Whether it belongs to an AI library.
         outer: The opening that it is inside of, or None.
         node: The run that it would be, once there was a call of a model or a tool in it.
         queue: News of that run, held back until it is sure that it is one.
         log: What was taken into that run, to be handed to the outer opening if it is none; None without one.
         closed: Whether it has ended.
-        span: Gives the span as long as it is there, for whoever can write on it. Opaque to the core. Spans
-            may be left without an end, and must be garbage then.
     """
 
-    __slots__ = (
-        "ai",
-        "closed",
-        "log",
-        "name",
-        "node",
-        "outer",
-        "queue",
-        "scope",
-        "span",
-        "span_id",
-        "start_ns",
-    )
+    ai = False
+    outer: "Opening | None" = None
+    node: SpanNode | None = None
+    queue: "Sequence[Ending]" = ()
+    log: list[SpanData] | None = None
+    closed = False
 
-    def __init__(
-        self,
-        span_id: int,
-        name: str,
-        scope: str,
-        start_ns: int,
-        *,
-        ai: bool = False,
-        outer: "Opening | None" = None,
-        span: Callable[[], Any] | None = None,
-    ) -> None:
+    def __init__(self, span_id: int, span: Callable[[], Any]) -> None:
         self.span_id = span_id
-        self.name = name
-        self.scope = scope
-        self.start_ns = start_ns
-        self.ai = ai
-        self.outer = outer
-        self.node: SpanNode | None = None
-        self.queue: Sequence[Ending] = ()
-        self.log: list[SpanData] | None = None if outer is None else []
-        self.closed = False
         self.span = span
 
-    @property
-    def look(self) -> Look:
-        """What there is to see of the span at present."""
-        span = None if self.span is None else self.span()
-        attributes: Mapping[str, Any] | None = None if span is None else span.attributes
-        return Look(self.name, self.scope, attributes or {})
+    def see(self) -> tuple[Look, int]:
+        """What there is to see of the span at present, and when it started.
+
+        Spans of an SDK have their own way to be looked at: see the subclass there.
+        """
+        span: SpanData | None = self.span()
+        return (NOTHING_SEEN, 0) if span is None else (look_of(span), span.start_ns)
+
+
+NOTHING_SEEN: Final = Look("", "", {})
+"""What there is to see of a span that is not there."""
 
 
 Entry: TypeAlias = Node | Opening

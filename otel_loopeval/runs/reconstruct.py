@@ -60,7 +60,9 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
                 entry = _stand_in(missing, tracker, span, look)
             elif isinstance(entry, Opening) and entry.node is None and _is_another_process(span, by_id):
                 entry = None
-            opened = following.started(entry, span.span_id, look, span.start_ns) or entry
+            opened = (
+                following.started(entry, span.span_id, look, span.start_ns, lambda span=span: span) or entry
+            )
             if opened is not None:
                 entries[key] = opened
             continue
@@ -101,8 +103,12 @@ def _stand_in(
         return None
     found = missing.get(key)
     if found is None:
-        found = missing[key] = Opening(0, "", look.scope, span.start_ns)
+        found = missing[key] = Opening(0, _missing)
     return found
+
+
+def _missing() -> None:
+    """The span that is not there."""
 
 
 def _is_another_process(span: SpanData, by_id: Mapping[_Key, SpanData]) -> bool:
