@@ -16,14 +16,20 @@ RECEIVER = Path(__file__).with_name("otlp_receiver.py")
 class OtlpReceiver:
     """A receiver process on loopback. A context manager.
 
+    Args:
+        grpc_port: Where to take OTLP over gRPC; 0 takes a free port.
+
     Attributes:
         grpc_port: Where OTLP over gRPC is taken.
         http_port: Where OTLP over HTTP is taken.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, grpc_port: int = 0) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(RECEIVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, str(RECEIVER), str(grpc_port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
         ports = json.loads(self._process.stdout.readline())

@@ -1,7 +1,8 @@
 """An OTLP receiver as a process of its own: gRPC and HTTP/protobuf, for traces, metrics and logs.
 
-Run as ``python otlp_receiver.py`` it prints ``{"grpc": port, "http": port}`` and serves what arrived as
-JSON lines at ``GET /received`` of the HTTP port. :mod:`support.otlp` starts it and reads those lines.
+Run as ``python otlp_receiver.py [GRPC_PORT]`` it prints ``{"grpc": port, "http": port}`` and serves what
+arrived as JSON lines at ``GET /received`` of the HTTP port. :mod:`support.otlp` starts it and reads those
+lines.
 
 Attribute values keep their OTLP type: ``true``, ``1``, ``1.0`` and ``"1"`` stay apart in JSON. Ids are hex.
 """
@@ -232,7 +233,7 @@ def _servicer(base: type, store: Store, lines_of: Any, response_type: Any) -> An
     return type("Servicer", (base,), {"Export": export})()
 
 
-def serve() -> None:
+def serve(wanted_port: int = 0) -> None:
     """Serve until standard input ends, so that no receiver outlives the test that started it."""
     store = Store()
     grpc_server = grpc.server(ThreadPoolExecutor(4))
@@ -255,7 +256,7 @@ def serve() -> None:
     ):
         lines_of, _, response_type = _SIGNALS[path]
         register(_servicer(base, store, lines_of, response_type), grpc_server)
-    grpc_port = grpc_server.add_insecure_port("127.0.0.1:0")
+    grpc_port = grpc_server.add_insecure_port(f"127.0.0.1:{wanted_port}")
     grpc_server.start()
     handler = type("Handler", (_HttpHandler,), {"store": store})
     http_server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -268,4 +269,4 @@ def serve() -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(*map(int, sys.argv[1:]))
