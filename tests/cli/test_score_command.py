@@ -55,11 +55,14 @@ def score(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def trace(
-    number: int, *scores: float | None, agent: str = "writer", hours: int = 0, **root: Any
+    number: int, *scores: float | None, agent: str = "writer", hours: int = 0, threshold: float | None = None
 ) -> list[SpanData]:
     """A trace with one run."""
     builder = TraceBuilder(number << 96 | number, FixedClock(CLOCK_STARTS + hours * 3_600_000_000_000))
-    builder.run(scores, agent=agent, attributes={"loopeval.run.id": f"run-{number:04}", **root})
+    attributes: dict[str, Any] = {"loopeval.run.id": f"run-{number:04}"}
+    if threshold is not None:
+        attributes["loopeval.run.threshold"] = threshold
+    builder.run(scores, agent=agent, attributes=attributes)
     return builder.spans
 
 
@@ -264,7 +267,7 @@ def test_by_time(score: Score, arguments: list[str], expected: list[str]):
 
 
 def test_what_is_healthy_where_a_run_does_not_say(score: Score):
-    path = score.file(trace(1, 6.0), trace(2, 6.0, 6.0, 6.0, **{"loopeval.run.threshold": 6.0}))
+    path = score.file(trace(1, 6.0), trace(2, 6.0, 6.0, 6.0, threshold=6.0))
     assert [run["passed"] for run in score.json(path)["runs"]] == [False, False]
     report = score.json(path, "--threshold", "5", "--max-wasted-iterations", "2")
     assert [(run["passed"], run["threshold"]) for run in report["runs"]] == [(True, 5.0), (True, 6.0)]

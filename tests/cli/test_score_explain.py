@@ -149,8 +149,9 @@ def test_without_content_there_is_none_to_show(folder: Path, capsys: pytest.Capt
 def test_content_cannot_drive_the_terminal_and_is_cut_short(folder: Path, capsys: pytest.CaptureFixture[str]):
     hostile = "\x1b]0;owned\x07 [red]\n:smile: \u202e" + "x" * 10_000
     _, lines, _ = explain(agent(hostile, calls=1).spans, "beef", folder=folder, capsys=capsys)
-    call = "search(\ufffd]0;owned\ufffd [red] :smile: \ufffd" + "x" * 69 + "...)"
-    assert f"├── chat gpt-4o  1.0 s  11 tokens, asks for {call}" == " ".join(lines[2:4]).replace("│   ", "")
+    shown = " ".join(line.lstrip("│├─ ") for line in lines[2:4])
+    told = "search(\ufffd]0;owned\ufffd [red] :smile: \ufffd" + "x" * 71 + "...)"
+    assert shown == f"chat gpt-4o  1.0 s  11 tokens, asks for {told}"
     assert not any(c in "".join(lines) for c in "\x1b\x07\u202e")
 
 
