@@ -121,7 +121,7 @@ def _worst(scope: Scope) -> Sequence[Panel]:
             unit=panels.USD,
             width=8,
             empty=shared.NO_COST,
-            links=[frame.of_series()],
+            links=[frame.of_series(with_service=True)],
         ),
         panels.ranking(
             "Most wasted tokens",
@@ -129,7 +129,7 @@ def _worst(scope: Scope) -> Sequence[Panel]:
             top(names.WASTED_TOKENS),
             width=8,
             empty="None wasted",
-            links=[frame.of_series()],
+            links=[frame.of_series(with_service=True)],
         ),
         panels.ranking(
             "Most doom loops",
@@ -137,7 +137,7 @@ def _worst(scope: Scope) -> Sequence[Panel]:
             top(names.DOOM_LOOPS),
             width=8,
             empty="No doom loop in this time range",
-            links=[frame.of_series()],
+            links=[frame.of_series(with_service=True)],
         ),
     ]
 

@@ -91,9 +91,10 @@ def to_agent(*, agent: str, service: str) -> dashboard.DashboardLink:
     )
 
 
-def of_series() -> dashboard.DashboardLink:
-    """A link from a series to its agent."""
-    return to_agent(agent=f"${{__field.labels.{names.AGENT}}}", service="${service:queryparam}")
+def of_series(*, with_service: bool = False) -> dashboard.DashboardLink:
+    """A link from a series to its agent; of a series of one service, in that service."""
+    service = f"var-service=${{__field.labels.{names.SERVICE}}}" if with_service else "${service:queryparam}"
+    return to_agent(agent=f"${{__field.labels.{names.AGENT}}}", service=service)
 
 
 def make(

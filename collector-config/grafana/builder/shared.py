@@ -98,7 +98,7 @@ def rolling_hour(title: str, description: str, scope: Scope, rule: str) -> Panel
         Query(scope.select(rule), AGENT_LEGEND),
         unit=panels.SHARE,
         most=1,
-        links=[frame.of_series()],
+        links=[frame.of_series(with_service=True)],
     )
 
 
