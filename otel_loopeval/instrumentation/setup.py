@@ -174,7 +174,7 @@ def _patch_module(name: str, module: Any) -> None:
 
 @errors.guarded("instrumentation.give_up")
 def _give_up(patch: praisonai.Patch, patches: Patches, error: Exception) -> None:
-    warning = f"otel-loopeval: {patch.name} of this praisonaiagents are not followed: {error}"
+    warning = f"otel-loopeval: this version of praisonaiagents is not followed in its {patch.name}: {error}"
     if isinstance(error, AttributeError):  # a version without that seam: no error of ours
         errors.warn_once(warning)
     else:

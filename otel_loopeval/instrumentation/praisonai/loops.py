@@ -9,6 +9,7 @@ from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.praisonai import partial
 from otel_loopeval.instrumentation.seams import LoopSeams
 from otel_loopeval.instrumentation.shapes import Call, LoopShape, driven, keep_answer, read_verdict
+from otel_loopeval.otel.errors import warn_once
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run
@@ -28,6 +29,12 @@ def patch_loops(module: Any, patches: Patches) -> None:
     seams = LoopSeams(module.EvaluationLoop, shape)
     patches.on_restore(seams.restore)
     seams.patch()
+    if not hasattr(module.EvaluationLoop, "_score"):
+        # They are on its result then, and fill in the iterations when the run ends.
+        warn_once(
+            "otel-loopeval: this version of praisonaiagents is not followed in its scores while loops run: "
+            "type object 'EvaluationLoop' has no attribute '_score'"
+        )
 
 
 def _begin(loop: Any, _call: Call) -> Run:
