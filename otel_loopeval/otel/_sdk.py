@@ -175,7 +175,8 @@ class ProbedHooks(PublicHooks):
                 if not _is_counted(parent_context):
                     self._started(span, entry)
             elif entry is None:
-                span_id: Any = span._context[1]
+                context: Any = span._context
+                span_id: int = context[1]
                 if (parent is None or parent[2]) and self._pipeline.active and span_id not in spans:
                     spans[span_id] = LiveOpening(span_id, ref(span))
                     if len(spans) >= spans.room:
@@ -187,7 +188,8 @@ class ProbedHooks(PublicHooks):
 
     def _on_ending(self, span: Span) -> None:
         try:
-            span_id: Any = span._context[1]
+            context: Any = span._context
+            span_id: int = context[1]
             if span_id in self._spans and (
                 span_id in self._roots or not _MARKS.isdisjoint(span._attributes._dict)
             ):
