@@ -99,7 +99,7 @@ def build(store: traces.Store) -> dashboard.Dashboard:
             ),
             panels.lines(
                 "Processes that report",
-                "Processes whose metrics arrive. One that has ended stays until the Collector forgets it (an hour).",
+                "Processes whose metrics arrive. One that has ended stays for an hour.",
                 Query(
                     f"count by ({names.SERVICE}) ("
                     f"{total(own.select(names.OPEN_RUNS), [names.SERVICE, 'service_instance_id'])})",
