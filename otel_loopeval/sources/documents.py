@@ -86,5 +86,5 @@ _READERS: dict[str, Callable[[dict[str, Any]], list[SpanData]]] = {
     "data": _inside("data"),  # Jaeger's API and its user interface, Phoenix's API
     "result": _inside("result"),  # Jaeger's newer API
     "batches": tempo_json.read_trace,
-    "trace": _inside("trace"),  # Tempo's newer API
+    "trace": tempo_json.read_answer,  # its newer API
 }

@@ -27,7 +27,7 @@ from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.sources.flat import flat_attributes, flatten
 
 _TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
-_NS_PER_MS = 1_000_000
+_EXACT = 2**53
 _UINT64_MAX = 2**64 - 1
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:\.(\d{1,20}))?(Z|[+-]\d\d:\d\d)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -53,7 +53,7 @@ def read_span(document: Mapping[str, Any], resource: Mapping[str, Any] | None = 
     attributes = read_field(span, "attributes", flat_attributes)
     for column in span:
         if column.startswith(_ATTRIBUTES):
-            read_field(span, column, partial(flatten, into=attributes, key=column.removeprefix(_ATTRIBUTES)))
+            read_field(span, column, partial(_column, into=attributes, key=column.removeprefix(_ATTRIBUTES)))
     kind = read_field(span, "span_kind", read_text)
     if kind and kind != "UNKNOWN":
         attributes.setdefault(semconv.OPENINFERENCE_SPAN_KIND, kind)
@@ -71,6 +71,12 @@ def read_span(document: Mapping[str, Any], resource: Mapping[str, Any] | None = 
         resource={} if resource is None else resource,
         status_message=read_field(span, "status_message", read_text),
     )
+
+
+def _column(value: Any, into: dict[str, Any], key: str) -> None:
+    """Add a column of a data frame, in which integers are floats wherever some span has none."""
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    flatten(int(value) if whole else value, into, key)
 
 
 def _in_context(span: dict[str, Any], name: str, read: Callable[[Any], int]) -> int:
@@ -93,7 +99,7 @@ def read_moment(value: Any) -> int:
     if isinstance(value, str) and value:
         moment = _from_iso(value)
     elif isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        moment = int(value * _NS_PER_MS)
+        moment = round(value * 1000) * 1000  # a float of them is good for microseconds
     elif value is not None and value != "":
         moment = -1
     if not 0 <= moment <= _UINT64_MAX:

@@ -8,6 +8,7 @@ import binascii
 from typing import Any, cast
 
 from otel_loopeval.otlp.decoding import read_traces
+from otel_loopeval.otlp.values import read_field, read_object
 from otel_loopeval.runs.spans import SpanData
 
 _IDS = {"traceId": 16, "spanId": 8, "parentSpanId": 8}
@@ -19,7 +20,17 @@ def read_trace(document: dict[str, Any]) -> list[SpanData]:
     Raises:
         Misfit: It is no trace of Tempo's.
     """
-    return read_traces({"resourceSpans": _with_hexadecimal_ids(document.get("batches"))})
+    resource_spans = document.get("batches", document.get("resourceSpans"))
+    return read_traces({"resourceSpans": _with_hexadecimal_ids(resource_spans)})
+
+
+def read_answer(document: dict[str, Any]) -> list[SpanData]:
+    """The spans of one answer of the newer API, in order.
+
+    Raises:
+        Misfit: It is none.
+    """
+    return read_field(document, "trace", lambda trace: read_trace(read_object(trace)))
 
 
 def _with_hexadecimal_ids(value: Any) -> Any:
