@@ -150,11 +150,12 @@ class LoopSeams:
             node: Any = get_current().get(_sdk.RUN_KEY)
             if isinstance(node, Run) and _drives(subject, node):
                 return node, False
+            known = Driven(subject, call)
             run = self._shape.begin(subject, call)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("seams.open_run", error)
             return None, False
-        run.subject = Driven(subject, call)
+        run.subject = known
         return run, True
 
     def _close_run(
@@ -249,8 +250,13 @@ class LoopSeams:
             return None
         return node if inside else None
 
+    @guarded("seams.asking")
     def _asking(self, subject: Any, call: Call) -> Iteration | None:
-        """The iteration that the agent is asked in, unless it is being asked already."""
+        """The iteration that the agent is asked in, unless it is being asked already.
+
+        Raises:
+            StopLoop: The run was asked to stop.
+        """
         node = self._node_of(subject)
         if node is None:
             return None
@@ -290,6 +296,7 @@ class LoopSeams:
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("seams.answered", error)
 
+    @guarded("seams.raised")
     def _raised(self, it: Iteration | None, error: Exception) -> None:
         known = None if it is None else driven(it.run)
         if known is not None:
@@ -372,7 +379,10 @@ class LoopSeams:
                 judging.failed(failure)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("seams.judge_failure", problem)
-        judging.end(error)
+        try:
+            judging.end(error)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("seams.end_judging", problem)
         if error is not None:
             return
         try:

@@ -42,22 +42,27 @@ class Judging(Node):
         self._outer: Context | None = None
 
     def __enter__(self) -> "Judging":  # noqa: PYI034 - Self is not in Python 3.10
-        self.begin()
+        try:
+            self.begin()
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("judging.enter", error)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.end(error)
+        try:
+            self.end(error)
+        except Exception as problem:  # noqa: BLE001 - the guard
+            swallow("judging.exit", problem)
 
     async def __aenter__(self) -> "Judging":  # noqa: PYI034 - as above
-        self.begin()
-        return self
+        return self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.end(error)
+        self.__exit__(kind, error, traceback)
 
     @property
     def state(self) -> "LoopRun":
@@ -70,7 +75,7 @@ class Judging(Node):
         return self.iteration.iteration_state
 
     def begin(self) -> None:
-        """Start the span and make it current. Raises nothing."""
+        """Start the span and make it current."""
         try:
             iteration = self.iteration
             run = self.run = iteration.run
@@ -95,7 +100,7 @@ class Judging(Node):
                 self.span = INVALID_SPAN
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span. Raises nothing.
+        """End the span.
 
         Args:
             error: What the judge raised, or None.

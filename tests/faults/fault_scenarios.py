@@ -13,9 +13,9 @@ import signal
 import sys
 import warnings
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from opentelemetry import trace
 from opentelemetry.context import attach, detach, get_current, set_value
@@ -352,6 +352,69 @@ def praisonai_loop(stage: Stage) -> None:
     asyncio.run(program())
 
 
+@scenario({"on_doom_loop": _raise})
+def praisonai_agent(stage: Stage) -> None:
+    from praisonaiagents import Agent as TheirAgent  # noqa: PLC0415
+
+    class Writer(TheirAgent):
+        answers: ClassVar[Iterator[Any]] = iter(())
+        verdicts: ClassVar[Iterator[Any]] = iter(())
+
+        def chat(self, prompt: str, *_: Any, **__: Any) -> Any:
+            with stage.span("chat model"):
+                answer = next(self.answers)
+            if isinstance(answer, BaseException):
+                raise answer
+            return answer
+
+        async def achat(self, prompt: str, *_: Any, **__: Any) -> Any:
+            await asyncio.sleep(0)
+            return self.chat(prompt)
+
+        def _goal_gate(self, response: str) -> Any:
+            return next(self.verdicts, None)
+
+    autonomy = {"level": "full_auto", "mode": "iterative", "track_changes": False}
+    writer = Writer(name="writer", instructions="Write", output="silent", autonomy=autonomy)
+    task = "Refactor the whole auth module and then write the tests"
+
+    Writer.answers = iter(["Step 1 of the work", "All done."])
+    result = writer.run_autonomous(task)
+    assert (result.output, result.completion_reason, result.iterations) == ("All done.", "goal", 2)
+
+    Writer.answers = iter(["Step 1 of the work", UserError("chat")])
+    result = writer.run_autonomous(task)
+    assert (result.error, result.completion_reason, result.iterations) == ("chat", "error", 2)
+
+    Writer.answers, Writer.verdicts = iter(["a", "b"]), iter([("continue", "not yet"), ("done", "met")])
+    result = asyncio.run(writer.run_goal_async(task, "a goal", max_turns=5))
+    assert (result.output, result.completion_reason, result.iterations) == ("b", "goal_met", 2)
+
+    stop = StopLoop()
+    Writer.answers = iter(["Step 1 of the work", stop])
+    with raises(stop):
+        writer.run_autonomous(task)
+    assert stop.partial is None or stop.partial.iterations in (0, 1, 2)
+
+
+@scenario()
+def praisonai_loop_that_is_stopped(stage: Stage) -> None:
+    from praisonaiagents.eval.loop import EvaluationLoop as TheirLoop  # noqa: PLC0415
+
+    stop = StopLoop()
+
+    def metric(output: str) -> float:
+        if not stage.expected["judged"]:
+            with stage.span("judged"):
+                return 3.0
+        raise stop
+
+    agent: Any = Agent("writer", lambda: None)
+    with raises(stop):
+        TheirLoop(agent, "", metric=metric).run("prompt")
+    assert stop.partial is None or len(stop.partial.iterations) in (0, 1)
+
+
 def _framework_modules() -> list[Any]:
     import praisonaiagents.eval.loop as loop_module  # noqa: PLC0415
     from praisonaiagents.escalation import doom_loop, loop_guard  # noqa: PLC0415
@@ -392,7 +455,8 @@ def loop_by_hand(stage: Stage) -> None:
                 it.output = f"answer {n}"
                 it.reasoning = "reasoning"
                 it.findings = ["finding"]
-                it.score = score
+                with it.evaluating(), stage.span("judge"):
+                    it.score = score
                 assert isinstance(it.number, int)
                 record_guard_event({"type": "warning", "tool": "search"})
                 record_guard_event({"type": "doom_loop", "reason": "again", "count": 3})
@@ -426,8 +490,9 @@ def loop_by_hand_async(stage: Stage) -> None:
         async with loop("writer", mode="goal", conversation_id="c") as run:
             async with iteration(n + 1) as it:
                 await asyncio.sleep(0)
-                with stage.span("step"):
-                    it.score = float("nan")
+                async with it.evaluating():
+                    with stage.span("step"):
+                        it.score = float("nan")
             run.success = True
             run.paused("approval")
         return n

@@ -36,6 +36,7 @@ TARGETS = find_targets()
 STORES_ONLY = {
     "otel.loops:Loop.__init__": "assigns slots",
     "otel.iterations:Iteration.__init__": "assigns slots",
+    "otel.judging:Judging.__init__": "assigns slots",
 }
 """Constructors that the program calls, directly or by a class of its own, and that call nothing: there is
 no object to fall back on without them, and nothing in them that could raise."""
