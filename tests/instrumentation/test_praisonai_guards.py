@@ -1,6 +1,7 @@
 """Every guard of praisonaiagents, driven until it fires and until just before: one firing is one event."""
 
 import asyncio
+import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from praisonaiagents.permissions.doom_loop import DoomLoopDetector as Permission
 from praisonaiagents.permissions.manager import PermissionManager
 
 from otel_loopeval import iteration, loop, uninstrument
+from otel_loopeval.instrumentation.praisonai import PATCHES
 from otel_loopeval.otel import errors
 from otel_loopeval.testing import Capture
 
@@ -659,7 +661,7 @@ def test_a_new_session_of_a_detector(capture: Capture) -> None:
     assert [told["kind"] for told in fired(capture)] == ["repeated_output"] * 2
 
 
-# Failures and the end ---------------------------------------------------------------------------------------
+# Failures, other versions, and the end --------------------------------------------------------------------
 
 
 def test_what_a_guard_found_before_it_raised(capture: Capture) -> None:
@@ -682,6 +684,31 @@ def test_what_a_guard_found_before_it_raised(capture: Capture) -> None:
         with pytest.raises(ValueError, match="broken"):
             tracker.record("bash", {}, "", True)
     assert [told["kind"] for told in fired(capture)] == ["repeated_action"]
+
+
+def test_every_part_is_followed_in_this_version(
+    plain_capture: Capture, plugin: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    for patch in PATCHES:
+        importlib.import_module(patch.module)
+    plain_capture.instrument()
+    assert [line for line in caplog.messages if "is not followed" in line] == []
+
+
+def test_a_version_without_a_seam_loses_that_part_alone(
+    plain_capture: Capture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(DoomLoopTracker, "get_recovery_action")
+    plain_capture.instrument()
+    record = DoomLoopTracker.record
+    plain_capture.instrument()
+    (line,) = [line for line in caplog.messages if "is not followed" in line]
+    assert line.endswith(
+        "in its doom-loop trackers: type object 'DoomLoopTracker' has no attribute 'get_recovery_action'"
+    )
+    assert not hasattr(record, "__wrapped__")  # what was patched of it is taken back
+    assert hasattr(DoomLoopDetector.record_action, "__wrapped__")
+    assert dict(errors.counts) == {}
 
 
 def test_nothing_after_uninstrument(capture: Capture, plugin: Any) -> None:

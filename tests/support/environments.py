@@ -25,6 +25,9 @@ FLOOR = (
 )
 """The lowest supported OpenTelemetry, as constraints; a test holds that pyproject.toml says the same."""
 
+LOWEST_PRAISONAIAGENTS = "1.6.145"
+"""The first release with ``LoopEvaluator``; a test holds that pyproject.toml says the same."""
+
 
 class Environment:
     """A virtual environment.
