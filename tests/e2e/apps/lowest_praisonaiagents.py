@@ -1,4 +1,4 @@
-"""Loops and the guards that the lowest supported praisonaiagents has, in one program; prints what was told."""
+"""Loops and the guards that the lowest supported praisonaiagents has, in one program, and prints them."""
 
 import json
 from types import SimpleNamespace
