@@ -49,12 +49,12 @@ class UserError(Exception):
 
 
 @contextlib.contextmanager
-def raises(error: UserError) -> Generator[None]:
+def raises(error: UserError | StopLoop) -> Generator[None]:
     """The block must raise this very exception."""
     caught = None
     try:
         yield
-    except UserError as raised:
+    except (UserError, StopLoop) as raised:
         caught = raised
     assert caught is error
 
@@ -395,6 +395,101 @@ def praisonai_agent(stage: Stage) -> None:
     with raises(stop):
         writer.run_autonomous(task)
     assert stop.partial is None or stop.partial.iterations in (0, 1, 2)
+
+
+@scenario({"on_doom_loop": _raise, "detectors": False})
+def praisonai_guards(stage: Stage) -> None:
+    import praisonaiagents.agent.loop_detection as tool_loops  # noqa: PLC0415
+    from praisonaiagents import Agent as TheirAgent  # noqa: PLC0415
+    from praisonaiagents.agent.autonomy import DoomLoopTracker  # noqa: PLC0415
+    from praisonaiagents.escalation.loop_guard import LoopGuard  # noqa: PLC0415
+    from praisonaiagents.escalation.observability import EventType, ObservabilityHooks  # noqa: PLC0415
+    from praisonaiagents.eval.loop import EvaluationLoop as TheirLoop  # noqa: PLC0415
+    from praisonaiagents.eval.loop_eval import LoopEvaluator as TheirEvaluator  # noqa: PLC0415
+    from praisonaiagents.permissions.doom_loop import DoomLoopDetector  # noqa: PLC0415
+
+    writer = TheirAgent(name="writer", instructions="Write", output="silent", autonomy={"observe": True})
+
+    class Manager:
+        """Like the package's, and it lets critical tool loops go on."""
+
+        def __init__(self) -> None:
+            self._doom_detector = DoomLoopDetector()
+
+        def check_doom_loop(self, tool: str, arguments: Any) -> Any:
+            return self._doom_detector.record_and_check(tool, arguments)
+
+        def resolve_tool_action(self, _tool: str, _agent: Any) -> Any:
+            from praisonaiagents.permissions import PermissionAction  # noqa: PLC0415
+
+            return PermissionAction.ALLOW
+
+    class Denying:
+        def check_doom_loop(self, _tool: str, _arguments: Any) -> Any:
+            return DoomLoopDetector(loop_threshold=0).check("any", None)
+
+    def trackers() -> list[Any]:
+        tracker, told = DoomLoopTracker(), []
+        for _ in range(3):
+            tracker.record("search", {}, "same", success=True)
+            told.append(tracker.is_doom_loop())
+        told += [tracker.get_recovery_action() for _ in range(4)]
+        for number in range(2):
+            writer._record_action("chat", {}, number, success=True)
+        for _ in range(2):
+            writer._record_action("chat", {}, "same", success=False)
+            writer._record_action("chat", {}, "same", success=False)
+            told.append(writer._get_doom_recovery())
+        hooks: Any = writer._observability_hooks
+        hooks.emit(EventType.STEP_END, {"doom_loop": True})
+        ObservabilityHooks().emit(EventType.STEP_END, {"doom_loop": True})
+        return told
+
+    def tools() -> list[Any]:
+        guard, told = LoopGuard(), []
+        for number in (0, 0, 0, 0, 0, 1):
+            told.append(guard.check("search", {}).code)
+            guard.record("search", {}, success=True, result=number)
+        guard.reset_turn()
+        for manager in (Manager(), Denying()):
+            writer._permission_manager = manager
+            for tool in ("search", "search", "search", "search", "write"):
+                denial = writer._check_permission_manager_doom_loop(tool, {})
+                told.append(denial is not None)
+        writer._permission_manager = Manager()
+        writer._loop_detector_config = tool_loops.LoopDetectionConfig(
+            enabled=True, warn_threshold=2, critical_threshold=3
+        )
+        writer._loop_detector_history = []
+        verdict: Any = None
+        for tool in ("search", "search", "search", "write"):
+            history, config = writer._ensure_loop_detector()
+            tool_loops.record_tool_call(history, tool, {}, config)
+            verdict = tool_loops.detect_tool_loop(history, tool, {}, config)
+            told.append(verdict.get("level"))
+            if verdict.get("level") == "critical":
+                told.append(writer._doom_loop_approved(tool, {}, verdict))
+                told.append(asyncio.run(writer._doom_loop_approved_async(tool, {}, verdict)))
+        return told
+
+    agent: Any = Agent("writer", lambda: None)
+    with stage.span("request"), loop("writer"):
+        assert trackers() == [
+            *(False, False, True),
+            *("retry_different", "escalate_model", "request_help", "abort"),
+            *("retry_different", "escalate_model"),
+        ]
+        assert tools() == [
+            *("idempotent_allow", "idempotent_allow", "idempotent_allow", "idempotent_allow"),
+            *("no_progress_warn", "no_progress_warn"),
+            *(False, False, False, True, False),
+            *(True, True, True, True, True),
+            *(None, "warning", "critical", True, True, None),
+        ]
+        result = TheirLoop(agent, "", metric=lambda _: 9.0).run("prompt")
+    health = TheirEvaluator().run(result)
+    assert (health.converged, health.guard_interventions) == (True, 0)
+    assert TheirEvaluator().run(result, [{"type": "doom_loop"}]).doom_loop_fired
 
 
 @scenario()
