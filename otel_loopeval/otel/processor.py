@@ -132,8 +132,11 @@ class LoopHealthProcessor(_sdk.Hooks):
         told = neutral.attributes.get(semconv.HEALTH_DOOM_LOOP_FIRED) is not None  # a part of every verdict
         with pipeline.tracker.lock:
             endings = pipeline.following.ended(entry, neutral)
-        if isinstance(entry, Opening) and entry.node is not None and not entry.closed:
-            pipeline.foreign_roots[entry.span_id] = entry
+        opening = entry if isinstance(entry, Opening) else None
+        while opening is not None:
+            if opening.node is not None and not opening.closed:
+                pipeline.foreign_roots[opening.span_id] = opening
+            opening = opening.outer
         for ending in endings:
             if ending.verdict is None or not told:  # else, who told it has counted the run as well
                 self._announce(ending, span, neutral)

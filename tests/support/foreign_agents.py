@@ -1,7 +1,7 @@
 """Agents that somebody else instrumented: what they emit, in each of the dialects, through a tracer."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -199,7 +199,7 @@ class Foreign:
         self._turns = 0
 
     @contextmanager
-    def agent(self, name: str, error: str | None = None) -> Iterator[Span]:
+    def agent(self, name: str, error: str | None = None) -> Generator[Span, None, None]:
         """An agent at work."""
         span_name, attributes = self._dialect.agent(name)
         with self._tracer.start_as_current_span(span_name, attributes=attributes) as span:
