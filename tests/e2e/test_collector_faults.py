@@ -158,7 +158,9 @@ def test_jaeger_is_down_for_a_while(tmp_path: Path) -> None:
     assert names == {f"{when}-{number}" for when in ("early", "late") for number in range(20)}
 
 
-def test_the_queue_on_disk_is_full(backend_port: int, tmp_path: Path) -> None:
+def test_the_queue_on_disk_is_full(
+    backend_port: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """What is refused is told to the program and counted; what was taken arrives; metrics do not care."""
     endpoint = f"127.0.0.1:{backend_port}"
     with Collector(tmp_path, JAEGER_OTLP_ENDPOINT=endpoint, QUEUE_BYTES="100000") as collector:
@@ -169,7 +171,9 @@ def test_the_queue_on_disk_is_full(backend_port: int, tmp_path: Path) -> None:
             if len(sender.refused) >= 3:
                 break
         assert 3 < len(sender.taken) < 20
-        assert collector.own_metric("otelcol_exporter_enqueue_failed_spans_total") >= 3
+        assert "sending queue is full" in caplog.text  # the SDK's words to the program
+        caplog.clear()
+        assert collector.own_metric("otelcol_exporter_enqueue_failed_spans") >= 3
         app = python_app(
             APPS / "on_demand.py",
             {**collector.exporting(), "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "1", "DOOM": "1"},

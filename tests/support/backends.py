@@ -105,7 +105,8 @@ def _build(name: str, program: Path) -> None:
         if program.exists():
             return  # somebody else built it meanwhile
         unfinished = program.with_suffix(".unfinished")
-        command = [go, "build", "-mod=readonly", "-ldflags=-s -w", "-o", str(unfinished), BUILT[name]]
+        options = ("-mod=readonly", "-buildvcs=false", "-ldflags=-s -w")
+        command = [go, "build", *options, "-o", str(unfinished), BUILT[name]]
         done = subprocess.run(command, cwd=MODULES / name, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise MissingError(f"{name} does not build:\n{done.stderr[-4000:]}")
