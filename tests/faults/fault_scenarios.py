@@ -279,7 +279,7 @@ def own_loop_async(stage: Stage) -> None:
 
 @scenario()
 def goal_loop(stage: Stage) -> None:
-    verdicts = iter([GoalVerdict(met=False, reason="not yet"), GoalVerdict(met=True)])
+    verdicts = iter([GoalVerdict(met=False, reason="not yet", readable=False), GoalVerdict(met=True)])
     result = run_until(stage.agent(["a", "b"]), "prompt", goal="done", judge=lambda output: next(verdicts))
     assert (result.success, result.output, result.completion_reason) == (True, "b", "goal_met")
 
@@ -462,7 +462,7 @@ def praisonai_guards(stage: Stage) -> None:
         )
         writer._loop_detector_history = []
         verdict: Any = None
-        for tool in ("search", "search", "search", "write"):
+        for tool in ("search",) * 4:
             history, config = writer._ensure_loop_detector()
             tool_loops.record_tool_call(history, tool, {}, config)
             verdict = tool_loops.detect_tool_loop(history, tool, {}, config)
@@ -470,6 +470,7 @@ def praisonai_guards(stage: Stage) -> None:
             if verdict.get("level") == "critical":
                 told.append(writer._doom_loop_approved(tool, {}, verdict))
                 told.append(asyncio.run(writer._doom_loop_approved_async(tool, {}, verdict)))
+                tool_loops.reset_matching_history(history, tool, {})
         return told
 
     agent: Any = Agent("writer", lambda: None)
@@ -511,10 +512,11 @@ def praisonai_loop_that_is_stopped(stage: Stage) -> None:
 
 
 def _framework_modules() -> list[Any]:
+    import praisonaiagents.agent.agent as agent_module  # noqa: PLC0415
     import praisonaiagents.eval.loop as loop_module  # noqa: PLC0415
     from praisonaiagents.escalation import doom_loop, loop_guard  # noqa: PLC0415
 
-    return [loop_module, doom_loop, loop_guard]
+    return [loop_module, doom_loop, loop_guard, agent_module]
 
 
 def _forget_the_framework(stage: Stage) -> None:
