@@ -152,10 +152,13 @@ def _watch_imports() -> None:
 
 
 def _imported(module: Any) -> None:
-    with _state.lock:
-        _state.modules[module.__name__] = module
-        if _state.active:
-            _patch_module(module.__name__, module)
+    try:
+        with _state.lock:
+            _state.modules[module.__name__] = module
+            if _state.active:
+                _patch_module(module.__name__, module)
+    except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
+        errors.swallow("instrumentation.imported", error)
 
 
 def _patch_module(name: str, module: Any) -> None:
@@ -166,7 +169,7 @@ def _patch_module(name: str, module: Any) -> None:
         patches = Patches()
         try:
             patch.apply(module, patches)
-        except Exception as error:  # noqa: BLE001 - the guard: an import of the program's must not fail
+        except Exception as error:  # noqa: BLE001 - the guard: the other parts have nothing to do with it
             _give_up(patch, patches, error)
         else:
             _state.patches.append(patches)
