@@ -7,10 +7,12 @@ from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
+from support import name_table
 from support.otlp import OtlpReceiver
 from support.servers import (
     COLLECTOR_CONFIG,
     OTLP_METRICS_CONFIG,
+    PROMETHEUS_CONFIG,
     REMOTE_WRITE_CONFIG,
     SPANS_ONLY_CONFIG,
     Collector,
@@ -20,9 +22,11 @@ from support.servers import (
     python_app,
 )
 
-from otel_loopeval import instrument, iteration, loop
+from otel_loopeval import instrument, iteration, loop, semconv
 
 APP = Path(__file__).with_name("apps") / "on_demand.py"
+UNITS = {value.name: value.unit for value in vars(semconv).values() if isinstance(value, semconv.Metric)}
+LABELS = {value.replace(".", "_") for value in vars(semconv).values() if isinstance(value, str)}
 LINE = re.compile(r"(?P<name>\w+){(?P<labels>.*?)} (?P<value>\S+)(?: # {(?P<exemplar>.*?)} .*)?$")
 
 Sample = tuple[dict[str, str], float, dict[str, str]]
@@ -85,6 +89,48 @@ def test_eight_processes_of_one_service_add_up(receiver: OtlpReceiver, tmp_path:
         "loopeval_guard_action": "halt",
     }
     assert set(exemplar) == {"trace_id", "span_id"}
+
+
+def test_the_rules_ask_for_series_that_the_collector_shows(tmp_path: Path) -> None:
+    """Every instrument of ours with a value against every name in the rules: units become part of names."""
+    with Collector(tmp_path) as collector:
+        collector.start()
+        exporter = OTLPMetricExporter(f"http://127.0.0.1:{collector.grpc_port}", insecure=True)
+        provider = MeterProvider([PeriodicExportingMetricReader(exporter)])
+        meter = provider.get_meter("otel_loopeval")
+        for name, (kind, _) in name_table.instruments().items():
+            unit = UNITS[name]
+            if kind == "histogram":
+                meter.create_histogram(name, unit).record(1)
+            elif kind == "gauge":
+                meter.create_gauge(name, unit).set(1)
+            elif kind == "up-down counter":
+                meter.create_up_down_counter(name, unit).add(1)
+            else:
+                meter.create_counter(name, unit).add(1)
+        provider.shutdown()
+        page = collector.metrics()
+
+    shown = {line.split("{")[0].split(" ")[0] for line in page.splitlines() if not line.startswith("#")}
+    rules = "".join(path.read_text() for path in (PROMETHEUS_CONFIG.parent / "rules").glob("*.yml"))
+    asked = set(re.findall(r"\bloopeval_\w+(?=[\[{ ])", rules)) - LABELS
+    assert asked == {
+        "loopeval_cost_USD_total",
+        "loopeval_doom_loop_fired_total",
+        "loopeval_iterations_total",
+        "loopeval_iterations_wasted_total",
+        "loopeval_run_idle_max_seconds",
+        "loopeval_run_iterations_bucket",
+        "loopeval_runs_started_total",
+        "loopeval_runs_total",
+        "loopeval_token_budget_exceeded_total",
+        "loopeval_tokens_total",
+        "loopeval_tracker_errors_total",
+        "loopeval_wasted_cost_USD_total",
+        "loopeval_wasted_tokens_total",
+    }
+    assert asked - shown == set()
+    assert "loopeval_run_open" in shown
 
 
 def test_processes_that_name_no_instance_do_not_overwrite_each_other(tmp_path: Path) -> None:
