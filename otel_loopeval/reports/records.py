@@ -1,8 +1,9 @@
 """What a report tells of one run."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from operator import attrgetter
 from typing import Any, Final
 
 from otel_loopeval import semconv
@@ -113,7 +114,12 @@ class RunRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, in the types of strict JSON."""
-        return asdict(self)
+        # Not dataclasses.asdict(), which copies each value and takes thirty times as long.
+        return dict(zip(_FIELDS, _values(self), strict=True))
+
+
+_FIELDS: Final = tuple(RunRecord.__dataclass_fields__)
+_values = attrgetter(*_FIELDS)
 
 
 def record_of(replayed: Replayed, trace_id: int | None = None) -> RunRecord:
