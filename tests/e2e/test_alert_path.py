@@ -1,8 +1,8 @@
 """From a running agent to a notification, through the real servers on the files of ``collector-config``.
 
-PraisonAI's Quick Start, unchanged, under ``opentelemetry-instrument`` → Collector → Jaeger and Prometheus → Alertmanager → the example
-webhook. The model is a stub that improves, or says the same again and again. Intervals are 1 s where operators have 15 s (scrape, rules), 60 s (export) and
-10 s (Alertmanager).
+PraisonAI's Quick Start, unchanged, under ``opentelemetry-instrument`` → Collector → Jaeger and Prometheus →
+Alertmanager → the example webhook. The model is a stub that improves, or says the same again and again.
+Intervals are 1 s where operators have 15 s (scrape, rules), 60 s (export) and 10 s (Alertmanager).
 """
 
 import time

@@ -17,26 +17,29 @@ FIRED = 'sum(ALERTS{alertname="LoopDoomLoopFired",alertstate="firing"})'
 
 
 class Sender:
-    """Sends spans one by one, on several threads, and knows which were taken.
+    """Sends spans one by one, and knows which were taken.
+
+    Args:
+        collector: Where to.
+        timeout_s: How long the SDK tries.
+        scope: Scope of the spans; ours says that they are about loops.
 
     Attributes:
         taken: Names of the spans that the Collector acknowledged.
         refused: Names of those that it did not.
     """
 
-    def __init__(self, collector: Collector, *, timeout_s: float = 10) -> None:
+    def __init__(self, collector: Collector, *, timeout_s: float = 10, scope: str = "otel_loopeval") -> None:
         self._exporter: SpanExporter = OTLPSpanExporter(
             f"http://127.0.0.1:{collector.grpc_port}", insecure=True, timeout=timeout_s
         )
-        self._tracer = TracerProvider(resource=Resource({"service.name": "sender"})).get_tracer(
-            "otel_loopeval"
-        )
+        self._tracer = TracerProvider(resource=Resource({"service.name": "sender"})).get_tracer(scope)
         self.taken: set[str] = set()
         self.refused: set[str] = set()
 
     def send(self, name: str, **attributes: str) -> None:
         """Send one span."""
-        span = self._tracer.start_span(name, attributes={"loopeval.run.id": name, **attributes})
+        span = self._tracer.start_span(name, attributes=attributes)
         span.end()
         assert isinstance(span, ReadableSpan)
         done = self._exporter.export([span]) is SpanExportResult.SUCCESS
@@ -134,6 +137,25 @@ def test_collector_killed_while_a_process_lives_and_after_one_has_gone(
                 prometheus.value('sum(loopeval:runs:increase5m{service_name="gone"})') == 1
             )  # it had been seen
         assert names_at(receiver) == {"evaluation_loop writer", "evaluation_loop.iteration"}
+
+
+def test_collector_killed_while_spans_wait_in_its_sampler(backend_port: int, tmp_path: Path) -> None:
+    """Lost for other traffic; what is about loops does not wait there."""
+    endpoint = f"127.0.0.1:{backend_port}"
+    with Collector(tmp_path, JAEGER_OTLP_ENDPOINT=endpoint, SAMPLING_PERCENTAGE="100") as collector:
+        collector.start(DECISION_WAIT="600s")
+        about_loops, others = Sender(collector), Sender(collector, scope="web")
+        about_loops.send("run before")
+        others.send("request before")
+        collector.kill()
+        with OtlpReceiver(backend_port) as receiver:
+            collector.start(DECISION_WAIT="1s")
+            about_loops.send("run after")
+            others.send("request after")
+            await_that(lambda: len(names_at(receiver)) >= 3, "the spans that are left")
+            assert names_at(receiver) == {"run before", "run after", "request after"}
+        for sender in (about_loops, others):
+            sender.close()
 
 
 def test_jaeger_is_down_for_a_while(tmp_path: Path) -> None:

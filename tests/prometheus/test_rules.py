@@ -50,6 +50,7 @@ def test_the_configuration_is_valid_and_absence_is_not_alerted_on_by_default():
     ]
 
 
+@pytest.mark.e2e  # half a minute, which one version of Python is enough for
 @pytest.mark.parametrize("path", UNIT_TESTS, ids=lambda path: path.stem)
 def test_rules_do_what_they_say(path: Path):
     assert "SUCCESS" in promtool("test", "rules", str(path))
