@@ -14,5 +14,15 @@ from otel_loopeval.testing.building import FixedClock, TraceBuilder
 from otel_loopeval.testing.capture import Capture, CountingIds, SpanStore
 from otel_loopeval.testing.health import LoopHealth
 from otel_loopeval.testing.state import reset
+from otel_loopeval.testing.trace_file import TraceFile
 
-__all__ = ["Capture", "CountingIds", "FixedClock", "LoopHealth", "SpanStore", "TraceBuilder", "reset"]
+__all__ = [
+    "Capture",
+    "CountingIds",
+    "FixedClock",
+    "LoopHealth",
+    "SpanStore",
+    "TraceBuilder",
+    "TraceFile",
+    "reset",
+]
