@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from opentelemetry import trace
@@ -420,7 +421,7 @@ def praisonai_guards(stage: Stage) -> None:
             return self._doom_detector.record_and_check(tool, arguments)
 
         def resolve_tool_action(self, _tool: str, _agent: Any) -> Any:
-            from praisonaiagents.permissions import PermissionAction  # noqa: PLC0415
+            from praisonaiagents.permissions.rules import PermissionAction  # noqa: PLC0415
 
             return PermissionAction.ALLOW
 
@@ -474,6 +475,7 @@ def praisonai_guards(stage: Stage) -> None:
         return told
 
     agent: Any = Agent("writer", lambda: None)
+    result: Any = None
     with stage.span("request"), loop("writer"):
         assert trackers() == [
             *(False, False, True),
@@ -488,6 +490,11 @@ def praisonai_guards(stage: Stage) -> None:
             *(None, "warning", "critical", True, True, None),
         ]
         result = TheirLoop(agent, "", metric=lambda _: 9.0).run("prompt")
+        plugin = _plugin()
+        plugin.reset_history()
+        call = SimpleNamespace(tool_name="search", tool_input={}, extra={})
+        decisions = [plugin._loop_detection_hook(call).decision for _ in range(21)]
+        assert decisions == ["allow"] * 20 + ["block"]
     health = TheirEvaluator().run(result)
     assert (health.converged, health.guard_interventions) == (True, 0)
     assert TheirEvaluator().run(result, [{"type": "doom_loop"}]).doom_loop_fired
@@ -514,9 +521,22 @@ def praisonai_loop_that_is_stopped(stage: Stage) -> None:
 def _framework_modules() -> list[Any]:
     import praisonaiagents.agent.agent as agent_module  # noqa: PLC0415
     import praisonaiagents.eval.loop as loop_module  # noqa: PLC0415
-    from praisonaiagents.escalation import doom_loop, loop_guard  # noqa: PLC0415
+    from praisonaiagents.agent import autonomy, loop_detection  # noqa: PLC0415
+    from praisonaiagents.escalation import doom_loop, loop_guard, observability  # noqa: PLC0415
+    from praisonaiagents.eval import loop_eval  # noqa: PLC0415
+    from praisonaiagents.permissions import doom_loop as permissions  # noqa: PLC0415
 
-    return [loop_module, doom_loop, loop_guard, agent_module]
+    modules = [loop_module, loop_eval, doom_loop, loop_guard, observability, autonomy, loop_detection]
+    return [*modules, permissions, agent_module, _plugin()]
+
+
+def _plugin() -> Any:
+    """The plugin's module, without the hook that its import registers for the whole process."""
+    from praisonaiagents.hooks import remove_hook  # noqa: PLC0415
+    from praisonaiagents.plugins import loop_detection_plugin  # noqa: PLC0415
+
+    remove_hook(loop_detection_plugin._hook_id)
+    return loop_detection_plugin
 
 
 def _forget_the_framework(stage: Stage) -> None:
@@ -528,6 +548,7 @@ def _forget_the_framework(stage: Stage) -> None:
 @scenario(prepare=_forget_the_framework)
 def patching_a_framework_on_import(stage: Stage) -> None:
     modules = _framework_modules()
+    setup._imported(SimpleNamespace(__name__="praisonaiagents.escalation.loop_guard"))  # without its class
     for module in modules:
         setup._imported(module)
 

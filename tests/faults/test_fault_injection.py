@@ -72,6 +72,8 @@ FALLS_BACK = {
 
 OUTSIDE_OF_THE_PROGRAM = {
     "instrumentation.evaluation:seams": "called by instrument()",
+    "instrumentation.praisonai.guards.alarms:Alarms.__init__": "called when the package is imported",
+    "instrumentation.praisonai.guards.alarms:Alarms.clear": "called by uninstrument()",
     "instrumentation.patches:Patches.__init__": "called by instrument()",
     "instrumentation.patches:Patches.restore": "called by uninstrument()",
     "instrumentation.seams:LoopSeams.restore": "called by uninstrument()",
