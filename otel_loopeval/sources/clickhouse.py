@@ -99,8 +99,7 @@ def read_clickhouse(location: str, query: Query, report: Reporter) -> Iterator[S
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     client = Client(f"{parts.scheme}://{login}{at}{host}:{port}")
     statement = sql(f"`{database}`.`{table}`", query)
-    with client.stream("/", accept="*/*", body=statement.encode()) as answer:
-        yield from _spans(iter(lambda: answer.readline(MAX_RECORD + 1), b""), client.shown, report)
+    return _spans(client.lines("/", statement.encode(), MAX_RECORD + 1), client.shown, report)
 
 
 def read_chdb(location: str, query: Query, report: Reporter) -> Iterator[SpanData]:

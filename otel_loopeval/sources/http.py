@@ -6,8 +6,7 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from http.client import HTTPException, HTTPMessage, HTTPResponse
 from typing import IO, Any, cast
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
@@ -81,13 +80,15 @@ class Client:
         Raises:
             SourceError: There is none, or no good one.
         """
-        with self.stream(path, parameters, accept=accept) as answer:
+        with self._ask(path, parameters, accept) as answer:
             try:
                 data = answer.read(MAX_ANSWER + 1)
             except (OSError, HTTPException) as error:
-                raise SourceError(self.shown, "", f"{path}: the answer broke off ({error})") from None
-        if len(data) > MAX_ANSWER:
-            raise AnswerTooLongError(self.shown, "", f"{path}: an answer longer than {MAX_ANSWER} bytes")
+                raise self._broke_off(path, error) from None
+            if len(data) > MAX_ANSWER:
+                raise AnswerTooLongError(self.shown, "", f"{path}: an answer longer than {MAX_ANSWER} bytes")
+            if answer.length:
+                raise self._broke_off(path, f"{answer.length} bytes are missing")
         return data
 
     def get_json(self, path: str, parameters: Parameters = ()) -> Any:
@@ -102,27 +103,32 @@ class Client:
         except (ValueError, RecursionError):
             raise SourceError(self.shown, "", f"{path}: the answer is no JSON ({_start(data)})") from None
 
-    @contextmanager
-    def stream(
-        self,
-        path: str,
-        parameters: Parameters = (),
-        *,
-        accept: str = "application/json",
-        body: bytes | None = None,
-    ) -> Generator[HTTPResponse]:
-        """An answer to read from; a POST request with a ``body``.
+    def lines(self, path: str, body: bytes, limit: int) -> Iterator[bytes]:
+        """The lines of the answer to a POST request, as they come; longer ones in pieces of ``limit`` bytes.
 
         Raises:
             SourceError: There is none, or no good one.
         """
+        with self._ask(path, (), "*/*", body) as answer:
+            while True:
+                try:
+                    line = answer.readline(limit)
+                except (OSError, HTTPException) as error:
+                    raise self._broke_off(path, error) from None
+                if not line:
+                    return
+                yield line
+
+    def _ask(self, path: str, parameters: Parameters, accept: str, body: bytes | None = None) -> HTTPResponse:
         query = urlencode(list(parameters))
         url = f"{self.shown}{path}?{query}" if query else f"{self.shown}{path}"
         request = urllib.request.Request(  # noqa: S310 - the scheme was looked at
             url, data=body, headers={**self._headers, "Accept": accept}
         )
-        with self._opened(request, path) as answer:
-            yield answer
+        return self._opened(request, path)
+
+    def _broke_off(self, path: str, why: object) -> SourceError:
+        return SourceError(self.shown, "", f"{path}: the answer broke off ({why})")
 
     def _opened(self, request: urllib.request.Request, path: str) -> HTTPResponse:
         for pause in (*_PAUSES_S, None):
