@@ -6,6 +6,7 @@ reaches every exporter whatever the order of the processors.
 """
 
 import math
+import threading
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ class Run(Node):
         self.open_iterations: list[Iteration] = []
         self.stopping: StopLoop | None = None  # what to raise at the next seam
         self.tracer: Any = None
-        self._detector: Any = None
+        self._detector: Any = None  # and its lock
         self.recorded_error = 0  # id of the error that was recorded last: the error itself holds frames
         self.subject: Any = None  # what an instrumentation knows of it: instrumentation.shapes.Driven
         state.owner = self
@@ -191,8 +192,13 @@ class Run(Node):
         if self._detector is None:
             from otel_loopeval.detect import DoomLoopDetector  # noqa: PLC0415 - only runs with steps
 
-            self._detector = DoomLoopDetector()
-        observation: Observation = self._detector.observe(step)
+            with self.pipeline.tracker.lock:  # tools may end at the same time
+                if self._detector is None:
+                    self._detector = (DoomLoopDetector(), threading.RLock())
+        # The lock keeps the detector's view of the run in one piece; reentrant, since a step may run code.
+        detector, lock = self._detector
+        with lock:
+            observation: Observation = detector.observe(step)
         seen = step.shows
         if _EVIDENCE.index(seen) > _EVIDENCE.index(self.state.evidence):
             self.state.evidence = seen
