@@ -59,6 +59,7 @@ def test_loops_guards_and_what_is_missing(lowest: Environment, tmp_path: Path) -
             ["evaluation_loop healthy", True, 2, 9.0],
             ["evaluation_loop stuck", False, 3, 9.0],
             ["evaluation_loop guarded", False, 0, None],
+            ["agent_loop worker", True, 2, None],
         ],
         "guards": [
             "praisonaiagents.escalation repeated_action recover",

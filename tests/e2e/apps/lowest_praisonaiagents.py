@@ -78,10 +78,22 @@ def guards() -> None:
     ObservabilityHooks().emit(EventType.STEP_END, {"doom_loop": True})
 
 
+class Worker(Agent):
+    """An agent that is done at its second turn, which nothing of this version announces but the question."""
+
+    answers = iter(["Step 1 of the work", "All done."])
+
+    def chat(self, prompt: str, *_: Any, **__: Any) -> str:
+        return next(self.answers)
+
+
 healthy = evaluation_loop(SimpleNamespace(name="healthy", chat=lambda prompt: prompt), 5.0, 9.0).run("task")
 stuck = evaluation_loop(Stuck(), 5.0, 5.0, 9.0).run("task")
 with loop("guarded"):
     guards()
+autonomy = {"level": "full_auto", "mode": "iterative", "track_changes": False}
+worker = Worker(name="worker", instructions="Work.", autonomy=autonomy, output="silent")
+worker.run_autonomous("Refactor the whole auth module and then write the tests and the docs")
 
 suite = EvalSuite([LoopHealthEvaluator(healthy), LoopHealthEvaluator(stuck)]).run(print_summary=False)
 print(
