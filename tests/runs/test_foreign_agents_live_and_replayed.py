@@ -176,7 +176,8 @@ def test_whatever_is_missing_or_wrong_there_is_a_verdict(
     spans = untouched(recorder.neutral_spans(), told=data.draw(st.booleans()))
     rng = random.Random(seed)
     broken: list[SpanData] = []
-    for span in rng.sample(spans, len(spans) - len(spans) // 3):
+    for picked in rng.sample(spans, len(spans) - len(spans) // 3):
+        span = picked
         fault = rng.randrange(6)
         if fault == 0:
             span = replace(span, end_ns=span.start_ns - rng.randrange(10**9))

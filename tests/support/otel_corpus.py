@@ -12,19 +12,22 @@ from typing import Any
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 
 VARIABLE = "LOOPEVAL_CORPUS"
-"""Names the folder of the corpus, which is not part of the project."""
+"""Names the folder of the corpus, which is not part of the project. Tests run without such variables: it is
+read once."""
+
+_FILE = Path(os.environ.get(VARIABLE, "")) / "otel_spans.jsonl.gz"
 
 _STEP_NS = 1_000_000
 
 
 def is_there() -> bool:
     """Whether there is a corpus to read."""
-    return (Path(os.environ.get(VARIABLE, "")) / "otel_spans.jsonl.gz").is_file()
+    return _FILE.is_file()
 
 
 def traces() -> Iterator[tuple[str, list[SpanData]]]:
     """Name of the framework and spans of each trace."""
-    with gzip.open(Path(os.environ[VARIABLE]) / "otel_spans.jsonl.gz", "rt", encoding="utf-8") as lines:
+    with gzip.open(_FILE, "rt", encoding="utf-8") as lines:
         for line in lines:
             record: dict[str, Any] = json.loads(line)
             trace_id = _number(record["trace_id"], 16)

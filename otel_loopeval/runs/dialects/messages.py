@@ -159,7 +159,7 @@ def _sort_in(block: Mapping[str, Any], texts: list[str], asked: list[Asked], ans
         inner = mapping_of(block.get(key))
         if inner is not None:
             block, kind = {**inner, "id": inner.get("id") or inner.get("toolUseId")}, "tool_result"
-    if kind in ("tool_call", "tool_use", "function_call", "function"):
+    if kind in ("tool_call", "tool_use", "function_call", "function") or "function" in block:
         call = asked_of(block)
         if call is not None:
             asked.append(call)
