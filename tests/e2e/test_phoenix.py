@@ -51,7 +51,7 @@ def url(phoenix: Environment, tmp_path_factory: pytest.TempPathFactory) -> Itera
             stderr=subprocess.STDOUT,
         )
     try:
-        await_that(lambda: get_text(f"{url}/healthz") is not None, "Phoenix ready", START_S)
+        await_that(lambda: [get_text(f"{url}/healthz")], "Phoenix ready", START_S)
         sent = this_environment().run(
             ["otel-loopeval", "demo", "--fast"],
             {

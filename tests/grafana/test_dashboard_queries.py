@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +40,16 @@ class Stack:
     jaeger: Jaeger
 
     def now(self) -> float:
-        """The next multiple of five minutes, at which rules are read: the newest values stand until then."""
-        latest = float(get(f"{self.prometheus.url}/api/v1/query", query="time()")["data"]["result"][0])
-        return (math.floor(latest / STEP_S) + 1) * STEP_S
+        """The next multiple of five minutes, at which rules are read.
+
+        The newest values stand for five minutes, so right after a multiple they do not reach the next one.
+        """
+        while True:
+            latest = float(self.ask("query", query="time()")["result"][0])
+            following = (math.floor(latest / STEP_S) + 1) * STEP_S
+            if following - latest < STEP_S - 10:
+                return following
+            time.sleep(1)
 
     def ask(self, path: str, **query: str | float) -> Any:
         """An answer of Prometheus' API."""

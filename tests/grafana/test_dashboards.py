@@ -215,3 +215,26 @@ def test_unhealthy_runs_are_looked_up_in_jaeger() -> None:
         ("loop-health", "$service", "loopeval.health.passed=false"),
         ("one-agent", "$service", 'gen_ai.agent.name="$agent" loopeval.health.passed=false'),
     }
+
+
+def test_a_variable_of_one_value_is_compared_as_it_is() -> None:
+    # Grafana escapes regular expressions only where several values can be chosen: "writer (v2)" is none.
+    single = {
+        f'{label}="{variable}"'
+        for target in targets("prometheus")
+        for label, variable in re.findall(r'(\w+)=~?"(\$\w+)"', target.query["expr"])
+        if (target.board, variable) in {("one-agent", "$agent"), ("fleet", "$before"), ("fleet", "$after")}
+    }
+    patterns = {
+        variable
+        for target in targets("prometheus")
+        for variable in re.findall(r'=~"(\$\w+)"', target.query["expr"])
+        if (target.board, variable) != ("loop-health", "$agent")
+    }
+
+    assert single == {
+        'gen_ai_agent_name="$agent"',
+        'service_version="$after"',
+        'service_version="$before"',
+    }
+    assert patterns == {"$environment", "$service"}

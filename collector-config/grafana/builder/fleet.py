@@ -1,6 +1,6 @@
 """*Fleet*: which agents to look at first, whether a new version is better, and which runs went missing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from grafana_foundation_sdk.builders import dashboard
@@ -143,25 +143,36 @@ def _worst(scope: Scope) -> Sequence[Panel]:
 
 
 def _versions(scope: Scope) -> Sequence[Panel]:
-    before, after = (scope.only(**{names.VERSION: version}) for version in ("$before", "$after"))
-    both = scope.only(**{names.VERSION: "$before|$after"})
+    before, after = (scope.exactly(**{names.VERSION: version}) for version in ("$before", "$after"))
     by = [names.SERVICE, names.VERSION]
-    doom_loops = per_run(both, names.DOOM_LOOPS, RANGE, by)
+
+    def both(what: Callable[[Scope], str]) -> str:
+        return f"({what(before)}) or ({what(after)})"
+
     return [
         panels.rows(
             "Versions side by side",
             "The runs of the two versions that are chosen above, by service.",
             [(names.SERVICE, "Service"), (names.VERSION, "Version")],
             [
-                Column("Runs", grown(both, names.RUNS, RANGE, by)),
+                Column("Runs", both(lambda one: grown(one, names.RUNS, RANGE, by))),
                 Column(
-                    "Healthy", healthy_share(both, RANGE, by), panels.SHARE, panels.HIGH_IS_GOOD, panels.RED
+                    "Healthy",
+                    both(lambda one: healthy_share(one, RANGE, by)),
+                    panels.SHARE,
+                    panels.HIGH_IS_GOOD,
+                    panels.RED,
                 ),
-                Column("Doom loops per run", doom_loops),
-                Column("Wasted iterations", wasted_share(both, RANGE, by), panels.SHARE, panels.WASTE),
-                Column("Iterations to success", iterations_to_success(both, RANGE, by)),
-                Column("Tokens per run", per_run(both, names.TOKENS, RANGE, by)),
-                Column("Cost per run", per_run(both, names.COST, RANGE, by), panels.USD),
+                Column("Doom loops per run", both(lambda one: per_run(one, names.DOOM_LOOPS, RANGE, by))),
+                Column(
+                    "Wasted iterations",
+                    both(lambda one: wasted_share(one, RANGE, by)),
+                    panels.SHARE,
+                    panels.WASTE,
+                ),
+                Column("Iterations to success", both(lambda one: iterations_to_success(one, RANGE, by))),
+                Column("Tokens per run", both(lambda one: per_run(one, names.TOKENS, RANGE, by))),
+                Column("Cost per run", both(lambda one: per_run(one, names.COST, RANGE, by)), panels.USD),
             ],
             worst="Service",
             order="least first",

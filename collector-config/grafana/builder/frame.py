@@ -17,17 +17,15 @@ FLEET: Final = "loopeval-fleet"
 
 Panel = Builder[model.Panel]
 
-_CHOSEN: Final = Scope({names.SERVICE: "$service", names.ENVIRONMENT: "$environment", names.AGENT: "$agent"})
-
-
-def chosen() -> Scope:
-    """What the variables service, environment and agent choose."""
-    return _CHOSEN
-
 
 def fleet() -> Scope:
     """What the variable environment chooses."""
-    return Scope({names.ENVIRONMENT: "$environment"})
+    return Scope().matching(**{names.ENVIRONMENT: "$environment"})
+
+
+def services() -> Scope:
+    """What the variables environment and service choose."""
+    return fleet().matching(**{names.SERVICE: "$service"})
 
 
 def sources(store: traces.Store) -> list[Builder[model.VariableModel]]:

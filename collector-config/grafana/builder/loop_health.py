@@ -14,7 +14,7 @@ _AGENT_LEGEND: Final = f"{{{{{names.AGENT}}}}}"
 
 def build(store: traces.Store) -> dashboard.Dashboard:
     """The dashboard, for Jaeger or Tempo."""
-    scope = frame.chosen()
+    scope = frame.services().matching(**{names.AGENT: "$agent"})
     built = frame.make(
         frame.LOOP_HEALTH,
         "Loop health",
@@ -32,7 +32,7 @@ def build(store: traces.Store) -> dashboard.Dashboard:
                 "agent",
                 "Agent",
                 names.AGENT,
-                frame.fleet().only(**{names.SERVICE: "$service"}),
+                frame.services(),
             ),
         ],
     )
@@ -72,7 +72,7 @@ def build(store: traces.Store) -> dashboard.Dashboard:
     built.with_row(row("Unhealthy runs"))
     built.with_panel(shared.unhealthy_runs(store))
     # Of the tracker itself: these carry no agent.
-    own = frame.fleet().only(**{names.SERVICE: "$service"})
+    own = frame.services()
     return built.with_row(
         row(
             "Is the measuring sound?",

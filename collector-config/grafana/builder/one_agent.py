@@ -11,7 +11,7 @@ from otel_loopeval import semconv
 
 def build(store: traces.Store) -> dashboard.Dashboard:
     """The dashboard, for Jaeger or Tempo."""
-    scope = frame.chosen()
+    scope = frame.services().exactly(**{names.AGENT: "$agent"})
     built = frame.make(
         frame.ONE_AGENT,
         "One agent",
@@ -24,7 +24,7 @@ def build(store: traces.Store) -> dashboard.Dashboard:
                 "agent",
                 "Agent",
                 names.AGENT,
-                frame.fleet().only(**{names.SERVICE: "$service"}),
+                frame.services(),
                 several=False,
             ),
         ],

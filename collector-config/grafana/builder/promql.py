@@ -28,18 +28,22 @@ class Scope:
     """Which series a panel looks at.
 
     Attributes:
-        matchers: Regular expressions for labels.
+        matchers: What labels have to be: an operator and a value in quotes, by label.
     """
 
     matchers: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def only(self, **matchers: str) -> "Scope":
-        """A narrower scope: regular expressions by label, where an empty one asks for an absent label."""
-        return Scope({**self.matchers, **matchers})
+    def matching(self, **patterns: str) -> "Scope":
+        """A narrower scope, by regular expressions: Grafana escapes what variables of several values hold."""
+        return Scope({**self.matchers, **{name: f'=~"{pattern}"' for name, pattern in patterns.items()}})
+
+    def exactly(self, **values: str) -> "Scope":
+        """A narrower scope, by values: for variables of one value, in which Grafana escapes nothing."""
+        return Scope({**self.matchers, **{name: f'="{value}"' for name, value in values.items()}})
 
     def select(self, metric: str) -> str:
         """The series of a metric that are in scope."""
-        inside = ",".join(f'{name}=~"{pattern}"' for name, pattern in self.matchers.items())
+        inside = ",".join(f"{name}{wanted}" for name, wanted in self.matchers.items())
         return f"{metric}{{{inside}}}" if inside else metric
 
 
@@ -89,8 +93,8 @@ def quantile(share: float, scope: Scope, histogram: str, over: str, by: Sequence
 def healthy_share(scope: Scope, over: str, by: Sequence[str] = (), count: Count = grown) -> str:
     """Share of the runs with a verdict that are healthy."""
     return ratio(
-        count(scope.only(**{names.PASSED: "true"}), names.RUNS, over, by),
-        count(scope.only(**{names.PASSED: ".+"}), names.RUNS, over, by),
+        count(scope.exactly(**{names.PASSED: "true"}), names.RUNS, over, by),
+        count(scope.matching(**{names.PASSED: ".+"}), names.RUNS, over, by),
     )
 
 

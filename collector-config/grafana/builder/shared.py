@@ -31,7 +31,7 @@ NO_SCORES: Final = "No scored runs in this time range"
 
 def numbers(scope: Scope, count: Count = grown) -> list[Panel]:
     """The whole time range in eight numbers."""
-    unhealthy = count(scope.only(**{names.PASSED: "false"}), names.RUNS, RANGE, ())
+    unhealthy = count(scope.exactly(**{names.PASSED: "false"}), names.RUNS, RANGE, ())
     return [
         panels.number(
             "Healthy runs",
