@@ -182,6 +182,28 @@ def test_the_operator_puts_the_image_with_the_package_into_annotated_pods() -> N
     assert instrumentation["spec"]["exporter"]["endpoint"].endswith(":4318")
 
 
+def test_the_rules_become_a_prometheus_rule_as_the_readme_says() -> None:
+    folder = CONFIG / "kubernetes"
+    script = re.findall(r"```bash\n(.+?)```", (folder / "README.md").read_text(), re.DOTALL)[0]
+    applied = " | kubectl apply -n observability -f -"
+    assert script.count(applied) == 1
+
+    written = subprocess.run(
+        ["bash", "-euc", script.replace(applied, "")], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
+
+    recording, alerts, _ = yaml.safe_load_all(written)
+    for name, rule in (("recording", recording), ("alerts", alerts)):
+        assert rule == {
+            "apiVersion": "monitoring.coreos.com/v1",
+            "kind": "PrometheusRule",
+            "metadata": {"name": f"loopeval-{name}"},
+            "spec": loaded(CONFIG / "prometheus" / "rules" / f"{name}.yml"),
+        }
+    enabled = loaded(servers.PROMETHEUS_CONFIG)["rule_files"]
+    assert enabled == ["rules/recording.yml", "rules/alerts.yml"]
+
+
 def test_the_dockerfiles_install_extras_that_exist_and_leave_signals_to_the_program() -> None:
     app = (CONFIG / "docker" / "app.Dockerfile").read_text()
     operator = (CONFIG / "docker" / "autoinstrumentation.Dockerfile").read_text()

@@ -188,8 +188,7 @@ def tokens(scope: Scope) -> Panel:
     """What runs use."""
     return panels.bars(
         "Tokens",
-        "Tokens as each model call ends, those of judges apart, and how many were wasted (counted when a "
-        "run ends, and among the others).",
+        "Tokens as each model call inside a run ends; those of judges apart.",
         Query(grown(scope, names.TOKENS, STEP, [names.TOKEN_TYPE]), f"{{{{{names.TOKEN_TYPE}}}}}"),
         Query(grown(scope, names.JUDGE_TOKENS, STEP), "judges"),
         unit=panels.COUNT,
@@ -212,8 +211,7 @@ def cost(scope: Scope) -> Panel:
     """What runs cost."""
     return panels.bars(
         "Cost",
-        "Cost of model calls whose price is known. What was wasted is a part of the agents' cost, counted "
-        "when a run ends; agents' cost without it and judges' cost stand beside it.",
+        "Cost of model calls whose price is known, as each ends; that of judges apart.",
         Query(grown(scope, names.COST, STEP), "agents"),
         Query(grown(scope, names.JUDGE_COST, STEP), "judges"),
         unit=panels.USD,
