@@ -50,6 +50,7 @@ class Run(Node):
     __slots__ = (
         "__weakref__",
         "_detector",
+        "_weighed",
         "open_iterations",
         "pipeline",
         "recorded_error",
@@ -69,6 +70,7 @@ class Run(Node):
         self.stopping: StopLoop | None = None  # what to raise at the next seam
         self.tracer: Any = None
         self._detector: Any = None  # and its lock
+        self._weighed: IterationState | None = None  # the iteration of the last tool call
         self.recorded_error = 0  # id of the error that was recorded last: the error itself holds frames
         self.subject: Any = None  # what an instrumentation knows of it: instrumentation.shapes.Driven
         state.owner = self
@@ -199,12 +201,22 @@ class Run(Node):
         detector, lock = self._detector
         with lock:
             observation: Observation = detector.observe(step)
+            if hasattr(step, "name"):  # a tool call
+                self._weigh(redundant=observation.redundant)
         seen = step.shows
         if _EVIDENCE.index(seen) > _EVIDENCE.index(self.state.evidence):
             self.state.evidence = seen
         if observation.event is not None and observation.event.doom_loop:
             self.record_guard_event(observation.event)
         return observation
+
+    def _weigh(self, *, redundant: bool) -> None:
+        """A tool was called: an iteration whose calls all repeat earlier ones is wasted, to an agent."""
+        iteration = self.iteration
+        state = None if iteration is None else iteration.iteration_state
+        if state is not None:
+            state.wasted = redundant and (state.wasted or self._weighed is not state)
+            self._weighed = state
 
     # What happens to it ----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.praisonai.loops import SCOPE
 from otel_loopeval.otel import _sdk, emission
 from otel_loopeval.otel.errors import swallow
+from otel_loopeval.otel.fingerprints import step_attributes
 from otel_loopeval.otel.options import captures_content
 from otel_loopeval.otel.pipeline import registry
 
@@ -115,6 +116,7 @@ class _ToolRun:
         "_inside",
         "_name",
         "_outer",
+        "_pipeline",
         "_run",
         "_span",
         "_started_ns",
@@ -135,8 +137,8 @@ class _ToolRun:
         )
         self._turn: Turn | None = current_turn.get()
         self._span: Span = INVALID_SPAN
+        pipeline = self._pipeline = registry.current() if self._run is None else self._run.pipeline
         if not covered and not others.is_suppressed():
-            pipeline = registry.current() if self._run is None else self._run.pipeline
             attributes = genai.tool_attributes(name, call_id, self._arguments, content=captures_content())
             self._span = pipeline.tracer(SCOPE).start_span(
                 genai.tool_name(name), outer, attributes=attributes, start_time=self._started_ns
@@ -191,6 +193,10 @@ class _ToolRun:
         if not span.is_recording():
             return
         try:
+            if self._pipeline.options.detectors:
+                failure = reported if error is None else error
+                said = None if failure is not None else _said(result)
+                span.set_attributes(step_attributes(self._name, self._arguments, said, failure))
             if isinstance(error, Exception):
                 run = self._run
                 emission.mark_failed(span, error, record=run is None or run.recorded_error != id(error))
