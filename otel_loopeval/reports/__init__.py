@@ -7,15 +7,13 @@ from otel_loopeval.reports.as_junit import JunitWriter
 from otel_loopeval.reports.as_markdown import MarkdownWriter, source_notes
 from otel_loopeval.reports.baseline import Baseline, BaselineRule, read_baseline
 from otel_loopeval.reports.forms import Report, Source, Writer
-from otel_loopeval.reports.gate import CONDITIONS, Failure, Gate, GateKeeper, Outcome
+from otel_loopeval.reports.gate import Failure, Gate, GateKeeper, Outcome
 from otel_loopeval.reports.outlines import outline
-from otel_loopeval.reports.records import SCHEMA_VERSION, RunRecord, record_of
+from otel_loopeval.reports.records import RunRecord, record_of
 from otel_loopeval.reports.shortlist import Shortlist
 from otel_loopeval.reports.summary import AgentTotals, Summary
 
 __all__ = [
-    "CONDITIONS",
-    "SCHEMA_VERSION",
     "AgentTotals",
     "Baseline",
     "BaselineRule",
