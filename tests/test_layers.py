@@ -39,6 +39,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "cli": SHARED
     | {
         "doctor",
+        "pricing",
         "otel",
         "otlp",
         "instrumentation",

@@ -9,9 +9,11 @@ from typing import Final, NamedTuple
 from otel_loopeval import semconv
 from otel_loopeval.cli.console import is_live, make_console, printable
 from otel_loopeval.cli.errors import EXIT_UNREADABLE, EXIT_USAGE, CommandError
+from otel_loopeval.pricing import known_prices
 from otel_loopeval.reports import Source
 from otel_loopeval.runs.assembly import Bounds, Trace, TraceAssembler
 from otel_loopeval.runs.reconstruct import Replayed, replay
+from otel_loopeval.runs.resume import Segments
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.runs.verdict import Policy
@@ -62,6 +64,8 @@ class Reading:
         except ValueError as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._policy = _policy(options)
+        self._price = known_prices()
+        self._segments = Segments()  # a run that paused goes on in another trace
         self._assembler = TraceAssembler(Bounds(max_spans=options.max_spans))
         self._spans = self._traces = self._cut = self._errors = 0
 
@@ -110,7 +114,7 @@ class Reading:
             print("otel-loopeval: more that cannot be read is skipped silently", file=sys.stderr)  # noqa: T201
 
     def _judge(self, trace: Trace) -> list[Replayed]:
-        runs = replay(trace.spans, Tracker(self._policy))
+        runs = replay(trace.spans, Tracker(self._policy, price=self._price, segments=self._segments))
         if trace.cut:
             runs = [_incomplete(replayed) for replayed in runs]
         if self._agent is not None:

@@ -144,7 +144,8 @@ class Run(Node):
         """
         context = None if self.span is None else self.span.get_span_context()
         trace_id, span_id = (0, 0) if context is None else (context.trace_id, context.span_id)
-        return token_of(self.state, time_ns(), trace_id, span_id)
+        ended_ns = self.state.active_ns if self.state.closed else time_ns()
+        return token_of(self.state, ended_ns, trace_id, span_id)
 
     def paused(self, reason: str | None = None) -> str:
         """Declare that the run ends now but is not finished: it waits for an approval or a resume.

@@ -76,6 +76,7 @@ class Following:
         name = look.name
         if own.is_root(name):
             run = own.open_run(name, look.attributes, start_ns, None if around is None else around.state)
+            run.cut = run.resumed and not self.tracker.segments.go_on(run)
             return self._open(run, around, span_id, span)
         if isinstance(around, SpanNode) and not around.foreign:
             if own.is_iteration(name) and around.iteration_state is None:
@@ -245,6 +246,8 @@ class Following:
         if run.parent is not None and (run.spending is not None or run.judge_spending is not None):
             run.parent.account_child(span.span_id, span.parent_id)
         verdict = self.tracker.finish(run, span.end_ns)
+        if verdict is not None and verdict.outcome == semconv.OUTCOME_PAUSED:
+            self.tracker.segments.paused(run, span.end_ns)
         run.turns = None  # it holds the detector's memory
         return Ending(
             run,

@@ -8,6 +8,7 @@ state, so that the last segment is judged as the whole run. The token holds numb
 import json
 import math
 import re
+from collections import OrderedDict
 from typing import Any, Final, NamedTuple, cast
 
 from otel_loopeval import semconv
@@ -88,7 +89,36 @@ def read_token(token: str) -> Segment:
     return segment
 
 
-_SHOWN = 80
+class Segments:
+    """Runs that have paused, for the segments that go on with them: spans tell of each by itself.
+
+    Bounded: of very many, the latest. Not thread-safe: its owner is a tracker, which has a lock.
+    """
+
+    def __init__(self) -> None:
+        self._tokens: OrderedDict[str, str] = OrderedDict()
+
+    def paused(self, run: LoopRun, paused_ns: int) -> None:
+        """A segment has ended, and the run may go on."""
+        self._tokens[run.id] = token_of(run, paused_ns)
+        self._tokens.move_to_end(run.id)
+        if len(self._tokens) > _KEPT:
+            self._tokens.popitem(last=False)
+
+    def go_on(self, run: LoopRun) -> bool:
+        """A segment begins: let it go on from the one before.
+
+        Returns:
+            Whether that is known.
+        """
+        token = self._tokens.get(run.id)
+        if token is not None:
+            carry_over(read_token(token), run)
+        return token is not None
+
+
+_KEPT: Final = 10_000
+_SHOWN: Final = 80
 
 
 def carry_over(segment: Segment, run: LoopRun) -> None:

@@ -87,6 +87,7 @@ class LoopRun:
         outcome: How it ended, once it has, or what its owner declared in advance.
         closed: Whether it has ended.
         resumed: Whether it goes on from an earlier segment (see :mod:`otel_loopeval.runs.resume`).
+        cut: Whether a segment before is missing, so that there is no verdict on the whole.
         carried_iterations: How many of its iterations are an earlier segment's.
         carried_ns: How long the earlier segments took, in nanoseconds.
         evidence: The most that the detectors saw of a step, one of ``semconv.EVIDENCE_*``.
@@ -107,6 +108,7 @@ class LoopRun:
         "closed",
         "completion_reason",
         "conversation_id",
+        "cut",
         "dropped_iterations",
         "evicted",
         "evidence",
@@ -178,7 +180,7 @@ class LoopRun:
         self.judge_spending: Spending | None = None
         self.serves_judge = serves_judge
         self.budget_exceeded = False
-        self.resumed = False
+        self.resumed = self.cut = False
         self.carried_iterations = self.carried_ns = 0
         self._streaks: set[object] | None = None
         self._accounted: set[int] | None = None

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from itertools import islice
 
+from otel_loopeval.runs.resume import Segments
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy, Verdict, judge
@@ -34,6 +35,7 @@ class Tracker:
         on_evict: Called with each evicted run and the reason, outside the lock.
         on_finish: Called with each run that ended and its verdict, outside the lock.
         price: Tells what a model call cost; None where nobody knows.
+        segments: Runs that have paused; none if None. Trackers of one source share them.
     """
 
     def __init__(
@@ -45,9 +47,11 @@ class Tracker:
         on_evict: Callable[[LoopRun, str], None] | None = None,
         on_finish: Callable[[LoopRun, Verdict], None] | None = None,
         price: Price | None = None,
+        segments: Segments | None = None,
     ) -> None:
         self.policy = policy or Policy()
         self.price = price
+        self.segments = segments or Segments()
         self._max_runs = max_runs
         self._max_idle_ns = None if max_idle_s is None else int(max_idle_s * 1e9)
         self._next_sweep_ns = 0
@@ -86,6 +90,7 @@ class Tracker:
             if run.closed:
                 return None
             run.closed = True
+        run.active_ns = ended_ns
         if run.outcome is None:
             run.outcome = outcome
         verdict = judge(run, ended_ns, self.policy)

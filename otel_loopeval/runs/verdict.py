@@ -113,6 +113,8 @@ def judge(run: LoopRun, ended_ns: int, policy: Policy) -> Verdict:
     if success is None:
         success = best_score is not None and best_score >= threshold
     outcome = run.outcome or _outcome(run, success=success)
+    if run.cut and outcome not in semconv.OUTCOMES_WITHOUT_VERDICT:
+        outcome = semconv.OUTCOME_INCOMPLETE
     if run.mode == semconv.MODE_AGENT and run.success is None:
         success = outcome == semconv.OUTCOME_COMPLETED
     max_wasted = (

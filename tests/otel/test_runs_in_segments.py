@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import Tracer
 
 from otel_loopeval import iteration, loop
-from otel_loopeval.runs.resume import carry_over, read_token, token_of
+from otel_loopeval.runs.reconstruct import replay
+from otel_loopeval.runs.resume import Segments, carry_over, read_token, token_of
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.runs.usage import Usage
@@ -239,3 +240,56 @@ def test_frameworks_that_wait_for_a_person_pause_the_run(capture: Capture, name:
     assert root["attributes"]["loopeval.run.outcome"] == "paused"
     assert root["status"] == capture.span("evaluation_loop.iteration")["status"] == "UNSET"
     assert read_token(run.resume_token).run_id == run.id
+
+
+def test_stored_segments_are_judged_as_one_run(capture: Capture) -> None:
+    token = first_segment(capture)
+    with loop("writer", threshold=8.0, resume=token), iteration() as it:
+        chat(capture, 100, 20)
+        it.score = 9.0
+    live = capture.spans("evaluation_loop")[1]["attributes"]
+
+    first, last = replay(capture.neutral_spans(), Tracker())
+    assert (first.verdict.outcome, first.verdict.passed) == ("paused", None)
+    health = last.verdict.health
+    assert last.verdict.outcome == live["loopeval.run.outcome"] == "completed"
+    assert last.run.iteration_count == live["loopeval.run.iterations"] == 3
+    assert health.wasted_iterations == live["loopeval.health.wasted_iterations"] == 1
+    assert health.guard_interventions == live["loopeval.health.guard_interventions"] == 1
+    assert list(last.verdict.reasons) == live["loopeval.health.reasons"]
+    assert last.run.input_tokens == live["loopeval.run.tokens.input"] == 120
+    assert last.verdict.wasted_tokens == live["loopeval.health.wasted_tokens"] == 120
+
+
+def test_a_segment_without_the_one_before_has_no_verdict(capture: Capture) -> None:
+    token = first_segment(capture)
+    with loop("writer", threshold=8.0, resume=token), iteration() as it:
+        it.score = 9.0
+    stored = capture.neutral_spans()
+    (second,) = (span.trace_id for span in stored if span.attributes.get("loopeval.run.resumed"))
+
+    (last,) = replay([span for span in stored if span.trace_id == second], Tracker())
+    assert (last.verdict.outcome, last.verdict.passed) == ("incomplete", None)
+
+
+def test_traces_that_are_replayed_one_by_one_share_their_segments(capture: Capture) -> None:
+    token = first_segment(capture)
+    with loop("writer", threshold=8.0, resume=token), iteration() as it:
+        it.score = 9.0
+    stored = capture.neutral_spans()
+    segments = Segments()
+    outcomes = [
+        replayed.verdict.outcome
+        for trace_id in dict.fromkeys(span.trace_id for span in stored)
+        for replayed in replay(
+            [span for span in stored if span.trace_id == trace_id], Tracker(segments=segments)
+        )
+    ]
+    assert outcomes == ["paused", "completed"]
+
+
+def test_the_time_that_passes_before_the_token_is_asked_for_is_not_the_runs(capture: Capture) -> None:
+    with loop("writer") as run:
+        run.paused()
+    ended_ns = run.state.active_ns
+    assert json.loads(run.resume_token)["ns"] == ended_ns - run.state.started_ns

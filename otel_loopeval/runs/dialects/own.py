@@ -69,6 +69,7 @@ def open_run(name: str, attributes: Mapping[str, Any], start_ns: int, parent: Lo
         framework=_text(attributes, semconv.RUN_FRAMEWORK) or semconv.FRAMEWORK_OTHER,
     )
     _read_settings(run, attributes)
+    run.resumed = attributes.get(semconv.RUN_RESUMED) is True
     return run
 
 
