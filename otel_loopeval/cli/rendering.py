@@ -173,7 +173,7 @@ class _Painter:
         for event in span.events:
             if event.name == semconv.EVENT_GUARD:
                 tree.add(self._guard_label(event))
-        children = self._runs.children(span)
+        children = [child for child in self._runs.children(span) if not self._says_nothing(child)]
         scale = _scale(stored, children)
         for position, child in _both_ends(children):
             if child is None:
@@ -196,6 +196,10 @@ class _Painter:
                 kind = child.attributes.get(semconv.ERROR_TYPE)
                 label.append(f"  {self._symbols.failed} {printable(str(kind or 'error'))}", style=_BAD)
             self.paint(tree.add(label), child, nested)
+
+    def _says_nothing(self, span: SpanData) -> bool:
+        """Whether it is a judge's, without calls: the iteration's score tells all of it."""
+        return span.name == semconv.SPAN_EVALUATE and not span.error and not self._runs.children(span)
 
     def _iteration_label(self, span: SpanData, previous: SpanData | None, scale: _Scale) -> Text:
         number = span.attributes.get(semconv.ITERATION_NUMBER)

@@ -196,7 +196,7 @@ def test_the_file_can_have_another_name_and_replaces_what_was_there(tmp_path: Pa
     outcome = run_command("demo", "--output", "traces.jsonl", cwd=tmp_path)
     assert outcome.status == 0
     assert "to traces.jsonl (OTLP/JSON lines)" in outcome.out
-    assert len(list(read_file(file))) == 16
+    assert len(list(read_file(file))) == 19
     assert [path.name for path in tmp_path.iterdir()] == ["traces.jsonl"]
 
 

@@ -119,6 +119,26 @@ def test_guard_events_where_they_happened_with_what_is_known_of_them():
     ]
 
 
+def test_a_judge_at_work_is_shown_where_it_called_something_or_failed():
+    assert trees(
+        span(10, "evaluation_loop a", None, 0, 30, {"loopeval.run.threshold": 1.0}),
+        scored(11, 10, 1, 0.5, 0, 10),
+        span(12, "evaluate", 11, 1, 2),
+        scored(13, 10, 2, 0.5, 10, 20),
+        span(14, "evaluate", 13, 11, 19),
+        span(15, "chat gpt", 14, 12, 18),
+        scored(16, 10, 3, None, 20, 30),
+        span(17, "evaluate", 16, 21, 22, {"error.type": "ValueError"}, error=True),
+    ).splitlines()[2:] == [
+        "├── iteration 1  ━━━━━─────  0.5           10 ms",
+        "├── iteration 2  ━━━━━─────  0.5      +0   10 ms",
+        "│   └── evaluate  8.0 ms",
+        "│       └── chat gpt  6.0 ms",
+        "└── iteration 3  no score",
+        "    └── evaluate  1.0 ms  ✘ ValueError",
+    ]
+
+
 def test_of_many_spans_both_ends_are_shown():
     iterations = [scored(100 + n, 10, n, 1.0, n, n + 1) for n in range(1, 21)]
     lines = trees(span(10, "evaluation_loop long", None, 0, 30), *iterations).splitlines()
