@@ -319,3 +319,10 @@ def test_a_callback_that_raises(recipe: Recipe, raised: type[Exception]) -> None
             "evaluation_loop.iteration",
         ]
         assert capture.span("evaluation_loop")["attributes"]["loopeval.health.doom_loop_fired"] is True
+
+
+def test_an_object_that_only_says_that_it_is_a_guard_event() -> None:
+    """As mocks do."""
+    claims = OddClass(GuardEvent)
+    assert isinstance(claims, GuardEvent)
+    assert guard_event_of(claims) == GuardEvent()
