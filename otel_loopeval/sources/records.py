@@ -11,7 +11,6 @@ What the stream holds shows in its first bytes, not in its name:
 
 import io
 import re
-from collections import deque
 from collections.abc import Iterator
 from enum import Enum
 from typing import BinaryIO, NamedTuple
@@ -19,10 +18,11 @@ from typing import BinaryIO, NamedTuple
 from otel_loopeval.sources.compression import bounded_frame, is_zstd
 
 MAX_RECORD = 64 * 2**20
-"""A longer record is not read, so that no input takes more than a small multiple of this in memory."""
+"""A longer record is not read: what one takes in memory, parsed, is at most some twenty times as much."""
 
 _MAX_SKIPPED = 2**30
 _MAX_EMPTY_LINES = 1_000_000
+_MAX_UNKNOWN = 1_000_000
 _LENGTH_BYTES = 4
 _HEAD = 512
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -94,6 +94,8 @@ class _Line(NamedTuple):
     number: int
     data: bytes
     problem: str = ""
+    again: bool = False
+    """Whether it was in what looked like a document and is none: it begins no other, or there is no end to it."""
 
 
 class _Lines:
@@ -102,21 +104,24 @@ class _Lines:
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._number = 0
-        self._again: deque[_Line] = deque()
+        self._again = io.BytesIO()
 
     def next(self) -> _Line | None:
-        if self._again:
-            return self._again.popleft()
-        data = self._stream.readline(MAX_RECORD + 1)
+        again = self._again.readline()
+        data = again or self._stream.readline(MAX_RECORD + 1)
         if not data:
             return None
         self._number += 1
+        if again:
+            return _Line(self._number, data, again=True)
         if len(data) <= MAX_RECORD:
             return _Line(self._number, data)
         return _Line(self._number, b"", self._skip_line(data))
 
-    def put_back(self, lines: list[_Line]) -> None:
-        self._again.extendleft(reversed(lines))
+    def put_back(self, data: bytes, first: int) -> None:
+        """Give some lines once more, from the one numbered ``first`` on."""
+        self._again = io.BytesIO(data)
+        self._number = first - 1
 
     def _skip_line(self, data: bytes) -> str:
         skipped = len(data)
@@ -148,8 +153,11 @@ def _json_records(stream: BinaryIO) -> Iterator[Record]:
                 return
             continue
         # A line that is all of a record never ends so.
-        if text.endswith((b"{", b"[", b",")) and (depth := _depth(text)) > 0:
-            yield _document(lines, line, depth)
+        if not line.again and text.endswith((b"{", b"[", b",")) and (depth := _depth(text)) > 0:
+            record = _document(lines, line, depth)
+            yield record
+            if record.problem.endswith("unread"):
+                return
         else:
             yield Record(f"line {line.number}", Form.JSON, line.data)
 
@@ -157,25 +165,21 @@ def _json_records(stream: BinaryIO) -> Iterator[Record]:
 def _document(lines: _Lines, first: _Line, depth: int) -> Record:
     """A document that goes on over several lines; if it does not, its first line is all there is of it."""
     place = f"line {first.number}"
-    parts, size = [first], len(first.data)
+    data = bytearray(first.data)
     while depth > 0:
         line = lines.next()
         if line is None:
-            problem = f"a JSON document of {len(parts)} lines that does not end"
-            return Record(place, Form.JSON, problem=problem)
+            return Record(place, Form.JSON, problem="a JSON document that does not end")
         if line.data.startswith(b'{"') and not first.data.startswith(b"["):
             # A line of a document would be indented: this is a record of its own.
-            lines.put_back([*parts[1:], line])
+            lines.put_back(bytes(data[len(first.data) :]) + line.data, first.number + 1)
             return Record(place, Form.JSON, first.data)
-        size += len(line.data)
-        if line.problem or size > MAX_RECORD:
-            problem = (
-                f"a JSON document longer than {MAX_RECORD} bytes (one record a line can be of any length)"
-            )
-            return Record(place, Form.JSON, problem=line.problem or problem)
-        parts.append(line)
+        if line.problem or len(data) + len(line.data) > MAX_RECORD:
+            problem = f"a JSON document longer than {MAX_RECORD} bytes: what follows is left unread"
+            return Record(place, Form.JSON, problem=problem)
+        data += line.data
         depth += _depth(line.data)
-    return Record(place, Form.JSON, b"".join(part.data for part in parts))
+    return Record(place, Form.JSON, bytes(data))
 
 
 def _depth(text: bytes) -> int:
@@ -240,38 +244,43 @@ def _skip(stream: BinaryIO, length: int) -> str:
 
 def _fields(stream: BinaryIO) -> Iterator[Record]:
     """The fields of one message (https://protobuf.dev/programming-guides/encoding/), one after the other."""
-    index = 0
+    index = unknown = 0
     while first := stream.read(1):
         place = f"resource_spans {index}"
         tag = _varint(stream, first)
-        wire = None if tag is None else tag & 7
-        length = _LENGTHS.get(wire, 0) if wire is not None else None
-        if wire == _VARINT:
-            length = None if _varint(stream, stream.read(1)) is None else 0
-        elif wire == _LENGTH_DELIMITED:
-            length = _varint(stream, stream.read(1))
-        elif wire not in _LENGTHS:
-            length = None
-        if length is None:
-            yield Record(place, Form.RESOURCE_SPANS, problem="no protobuf: what follows is left unread")
+        length = _length(stream, tag)
+        if not tag or length is None or unknown > _MAX_UNKNOWN:
+            yield Record(place, Form.RESOURCE_SPANS, problem="no OTLP protobuf: what follows is left unread")
             return
-        if tag != _RESOURCE_SPANS_TAG or length > MAX_RECORD:
-            problem = _skip(stream, length)
-            if length > MAX_RECORD or problem.startswith("ends"):
+        if tag == _RESOURCE_SPANS_TAG and length <= MAX_RECORD:
+            data = stream.read(length)
+            if len(data) < length:
+                problem = f"ends after {len(data)} of {length} bytes"
                 yield Record(place, Form.RESOURCE_SPANS, problem=problem)
-                if length > _MAX_SKIPPED:
-                    return
+                return
+            yield Record(place, Form.RESOURCE_SPANS, data)
+            index += 1
+            unknown = 0
             continue
-        data = stream.read(length)
-        if len(data) < length:
-            problem = f"ends after {len(data)} of {length} bytes"
+        unknown += 1
+        problem = _skip(stream, length)
+        if length > MAX_RECORD or problem.startswith("ends"):
             yield Record(place, Form.RESOURCE_SPANS, problem=problem)
-            return
-        yield Record(place, Form.RESOURCE_SPANS, data)
-        index += 1
+            if problem.endswith("unread"):
+                return
 
 
-_VARINT, _LENGTH_DELIMITED = 0, 2
+def _length(stream: BinaryIO, tag: int | None) -> int | None:
+    """The length of a field's content; None where its tag is none."""
+    wire = None if tag is None or tag <= _MAX_WIRE else tag & _MAX_WIRE
+    if wire == _VARINT:
+        return None if _varint(stream, stream.read(1)) is None else 0
+    if wire == _LENGTH_DELIMITED:
+        return _varint(stream, stream.read(1))
+    return None if wire is None else _LENGTHS.get(wire)
+
+
+_VARINT, _LENGTH_DELIMITED, _MAX_WIRE = 0, 2, 7
 _LENGTHS = {1: 8, 5: 4}
 _MAX_VARINT_BYTES = 10
 

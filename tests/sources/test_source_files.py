@@ -150,7 +150,7 @@ PARTS: list[tuple[str, bytes, list[int], list[str]]] = [
         "a document that does not end",
         line(span(1)) + b"\n" + PRETTY[:-3],
         [1],
-        ["line 2: a JSON document of "],
+        ["line 2: a JSON document that does not end"],
     ),
     (
         "a fault in a document",
