@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from opentelemetry.context import Context
 from support.foreign_agents import (
     DIALECTS,
     GENAI,
@@ -14,6 +15,7 @@ from support.foreign_agents import (
 )
 
 from otel_loopeval import iteration, loop
+from otel_loopeval.otel import pipeline
 from otel_loopeval.otel.pipeline import open_spans, registry
 from otel_loopeval.testing import Capture
 
@@ -373,3 +375,19 @@ def test_fingerprints_on_tool_spans(capture: Capture) -> None:
     assert one[0] != three[0]
     assert one[1] != three[1]
     assert [len(text) for text in one] == [16, 16]
+
+
+def test_spans_that_never_end_do_not_fill_the_table(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "_ROOM", 100)
+    monkeypatch.setattr(open_spans, "room", 100)
+    tracer = capture.tracer_provider.get_tracer("app")
+    foreign = Foreign(capture.tracer_provider, GENAI)
+    with foreign.agent("writer"):
+        for _ in range(2_000):
+            tracer.start_span("left", context=Context())
+        assert len(open_spans) <= 400
+        foreign.turns(*HEALTHY)
+    assert health(capture, "invoke_agent")["health.iterations_to_success"] == 3
+    open_spans.clear()
