@@ -129,4 +129,4 @@ def _costs(found: _Found) -> Iterator[str]:
 
 
 def _usd(cost: float | None) -> str:
-    return "" if cost is None else f", {cost:.4f} USD"
+    return "" if cost is None else f", {cost:,.5f} USD"

@@ -16,6 +16,7 @@ from otel_loopeval.runs.reconstruct import Replayed, replay
 from otel_loopeval.runs.resume import Segments
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.tracker import Tracker
+from otel_loopeval.runs.usage import Price, Usage
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.sources import Query, SourceError, open_source
 
@@ -64,7 +65,7 @@ class Reading:
         except ValueError as error:
             raise CommandError(str(error), EXIT_USAGE) from error
         self._policy = _policy(options)
-        self._price = known_prices()
+        self._price = _price()
         self._segments = Segments()  # a run that paused goes on in another trace
         self._assembler = TraceAssembler(Bounds(max_spans=options.max_spans))
         self._spans = self._traces = self._cut = self._errors = 0
@@ -136,6 +137,21 @@ def _policy(options: argparse.Namespace) -> Policy:
         if (value := getattr(options, name)) is not None
     }
     return Policy(**given)
+
+
+def _price() -> Price | None:
+    """Tells what a call cost, with the extra ``[cost]``; whatever a file says, it does not raise."""
+    known = known_prices()
+    if known is None:
+        return None
+
+    def price(usage: Usage, ended_ns: int) -> float | None:
+        try:
+            return known(usage, ended_ns)
+        except Exception:  # noqa: BLE001 - a model, a number or a time that the list cannot take
+            return None
+
+    return price
 
 
 @contextmanager

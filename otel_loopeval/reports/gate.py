@@ -143,7 +143,10 @@ class GateKeeper:
         notes: list[str] = []
         total = summary.total()
         if NO_RUNS in gate.fail_on and not total.judged:
+            inside = summary.total(nested=True).runs
             found = f"{total.runs} found, none with a verdict" if total.runs else "none found"
+            if inside:
+                found += f", and {inside} inside other runs"
             failures.append(Failure(NO_RUNS, f"no runs to judge: {found}"))
         rate, most = total.doom_loop_rate, gate.max_doom_loop_rate
         if most is not None and rate is not None and rate > most:

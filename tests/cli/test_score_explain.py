@@ -1,6 +1,7 @@
 """``otel-loopeval score --explain``: one run as a tree, what repeated, and what it cost."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,22 @@ def test_a_loop_with_what_repeated_and_what_it_cost(folder: Path, capsys: pytest
         "  wasted: 1 iteration, 350 tokens",
         "",
         "run run-77, trace abcd0000000000000000000000000000",
+    ]
+
+
+def test_what_it_cost_in_money(folder: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("genai_prices", reason="needs the extra cost")
+    model = {"gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-4o"}
+    spans = [
+        replace(span, attributes={**span.attributes, **model}) if span.name.startswith("chat") else span
+        for span in loop().spans
+    ]
+    _, lines, _ = explain(spans, "run-77", folder=folder, capsys=capsys)
+    # 2.50 USD for a million of input tokens and 10 for a million of output tokens, in 2023 and since.
+    told = lines.index("What it cost")
+    assert lines[told + 1 : told + 3] == [
+        "  tokens: 1,600 (1,500 in, 100 out), 0.00475 USD",
+        "  wasted: 1 iteration, 350 tokens, 0.00125 USD",
     ]
 
 

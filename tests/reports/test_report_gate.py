@@ -83,7 +83,7 @@ def test_runs_inside_others_fail_nothing_and_runs_without_a_verdict_are_not_unhe
 def test_no_runs_to_judge_fail():
     assert outcome(Gate()) == ["no_runs: no runs to judge: none found"]
     assert outcome(Gate(), PAUSED) == ["no_runs: no runs to judge: 1 found, none with a verdict"]
-    assert outcome(Gate(), NESTED) == ["no_runs: no runs to judge: none found"]
+    assert outcome(Gate(), NESTED) == ["no_runs: no runs to judge: none found, and 1 inside other runs"]
     assert outcome(Gate(frozenset())) == []
 
 
