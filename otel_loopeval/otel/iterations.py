@@ -41,6 +41,7 @@ class Iteration(Node):
         "_score",
         "findings",
         "iteration_state",
+        "open_judgings",
         "output",
         "producing",
         "reasoning",
@@ -59,6 +60,7 @@ class Iteration(Node):
         self.reasoning: str | None = None
         self.findings: Any = None
         self.producing = self.scoring = False
+        self.open_judgings: list[Judging] = []
 
     def __enter__(self) -> "Iteration":  # noqa: PYI034 - Self is not in Python 3.10
         try:
@@ -186,6 +188,8 @@ class Iteration(Node):
                 return  # it has ended before, with its run
             if self.span_id is not None:
                 open_spans.pop(self.span_id, None)
+            for judging in reversed(self.open_judgings[:]):
+                judging.close(error)
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("iteration.close", problem)
         ended_ns = time_ns()

@@ -87,6 +87,7 @@ class Judging(Node):
             # Its parent is where the program is, if that is in the iteration.
             inside = node is iteration or (isinstance(node, Judging) and node.iteration is iteration)
             parent = current if inside else iteration.context or current
+            iteration.open_judgings.append(self)
             self.enter(
                 run.tracer,
                 semconv.SPAN_EVALUATE,
@@ -100,23 +101,34 @@ class Judging(Node):
                 self.span = INVALID_SPAN
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span.
+        """End the span, and make current again what was so before.
 
         Args:
             error: What the judge raised, or None.
         """
-        run, span, outer = self.run, self.span, self._outer
-        if run is None or outer is None or span is None:
-            return
-        self._outer = None
-        leave(self, outer)
+        outer = self._outer
+        if outer is not None:
+            self._outer = None
+            leave(self, outer)
+            self.close(error)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """End the span, once: an iteration that ends, at the end of the process for one, has its judges end.
+
+        Args:
+            error: What ended it, or None.
+        """
+        run, span = self.run, self.span
         try:
+            self.iteration.open_judgings.remove(self)
             if self.span_id is not None:
                 open_spans.pop(self.span_id, None)
-                if isinstance(run.tracer, NoOpTracer):
-                    return  # in a forked child: the parent has the span, and ends it
+        except ValueError:
+            return  # it has ended before
         except Exception as problem:  # noqa: BLE001 - the guard
             swallow("judging.close", problem)
+        if run is None or span is None or (self.span_id is not None and isinstance(run.tracer, NoOpTracer)):
+            return  # in a forked child: the parent has the span, and ends it
         try:
             if error is not None and fails(error, run.state):
                 emission.mark_failed(span, error, record=run.recorded_error != id(error))

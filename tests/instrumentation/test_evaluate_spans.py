@@ -347,6 +347,30 @@ def test_where_nothing_can_come_of_it(capture: Capture) -> None:
     assert len(open_spans) == 0
 
 
+def test_a_run_that_ends_while_its_judge_is_at_work(
+    capture: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As at the end of a process: no span is lost, and the judge may still come to its end."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def judge(it: Iteration) -> None:
+        with it.evaluating():
+            begun.set()
+            ended.wait(10)
+            assert isinstance(current_node(), Judging)
+        assert current_node() is None
+
+    with ThreadPoolExecutor(1) as pool, loop("writer") as run, iteration() as it:
+        judged = pool.submit(judge, it)
+        begun.wait(10)
+        run.end(None, "interrupted")
+        ended.set()
+        judged.result()
+    assert capture.outline() == ONE
+    assert len(open_spans) == 0
+    assert "ended span" not in caplog.text
+
+
 def test_without_a_provider_and_unsampled(plain_capture: Capture) -> None:
     with loop("writer"), iteration() as it, it.evaluating() as judging:
         assert current_node() is judging
