@@ -29,6 +29,8 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SPANS_KEY = b'{"resourceSpans"'
 _CONTROL = frozenset(range(32)) - frozenset(b"\t\n\r\f")
 _RESOURCE_SPANS_TAG = 0x0A  # field 1, with a length
+# A line that is all of a record never ends so.
+_GOES_ON = tuple(mark + end for mark in (b"{", b"[", b",") for end in (b"\n", b"\r\n"))
 # Strings with their escapes, so that the brackets in them do not count; one that does not end takes the rest.
 _BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 
@@ -95,7 +97,7 @@ class _Line(NamedTuple):
     data: bytes
     problem: str = ""
     again: bool = False
-    """Whether it was in what looked like a document and is none: it begins no other, or there is no end to it."""
+    """Whether it was in what looked like a document and is none: it begins no other, or this never ends."""
 
 
 class _Lines:
@@ -141,8 +143,7 @@ def _json_records(stream: BinaryIO) -> Iterator[Record]:
         if line.problem:
             yield Record(f"line {line.number}", Form.JSON, problem=line.problem)
             continue
-        text = line.data.rstrip()
-        if not text:
+        if line.data.isspace():
             empty += 1
             if empty > _MAX_EMPTY_LINES:
                 yield Record(
@@ -152,8 +153,7 @@ def _json_records(stream: BinaryIO) -> Iterator[Record]:
                 )
                 return
             continue
-        # A line that is all of a record never ends so.
-        if not line.again and text.endswith((b"{", b"[", b",")) and (depth := _depth(text)) > 0:
+        if not line.again and line.data.endswith(_GOES_ON) and (depth := _depth(line.data)) > 0:
             record = _document(lines, line, depth)
             yield record
             if record.problem.endswith("unread"):
