@@ -352,7 +352,7 @@ class _Probe(SpanProcessor):
                 and parent[2] == parent.is_remote
                 and span._instrumentation_scope._name == "otel_loopeval"
                 and span._start_time == span.start_time
-                and _dict_of(span) == {"probe": 1}
+                and _probed_dict(span) == {"probe": 1}
             )
         except Exception:  # noqa: BLE001 - a probe
             self.fields = False
@@ -363,7 +363,7 @@ class _Probe(SpanProcessor):
             self.attributes_dict = False
 
 
-def _dict_of(span: Any) -> dict[str, Any]:
+def _probed_dict(span: Any) -> dict[str, Any]:
     return dict(span._attributes._dict)
 
 

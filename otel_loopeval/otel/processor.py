@@ -83,8 +83,9 @@ class LoopHealthProcessor(_sdk.Hooks):
         span_id = span.get_span_context().span_id
         if span_id in open_spans:
             return  # another processor of ours has it
-        if parent is None and not (span.parent is None or span.parent.is_remote or _is_known(span)):
-            return
+        outermost = span.parent is None or span.parent.is_remote
+        if parent is None and not outermost and not own.is_root(span.name):
+            return  # inside of something that is not followed
         with pipeline.tracker.lock:
             entry = pipeline.following.started(
                 parent, span_id, look_at(span), span.start_time or 0, ref(span)
@@ -195,11 +196,6 @@ class LoopHealthProcessor(_sdk.Hooks):
             steps = pipeline.following.steps_for(node, neutral)
         for step in steps:
             run.owner.observe(step)
-
-
-def _is_known(span: Span) -> bool:
-    """Whether a span opens a run by its name, wherever it is."""
-    return own.is_root(span.name)
 
 
 def context_of(span: Any) -> Context:

@@ -23,6 +23,7 @@ from opentelemetry.context import attach, detach, get_current, set_value
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import Status, StatusCode
+from support.foreign_agents import DIALECTS, Call, Foreign, Turn
 
 import otel_loopeval
 from otel_loopeval import (
@@ -763,6 +764,56 @@ def decorated_generators(stage: Stage) -> None:
 
 
 # Spans ------------------------------------------------------------------------------------------------
+
+
+SEARCH = Call("search", {"q": "weather"}, "It is sunny, with twenty-five degrees in the afternoon.")
+FETCH = Call("fetch", {"url": "u"}, error="connection refused")
+TURNS = (*[Turn("Looking.", (SEARCH,))] * 5, Turn(calls=(FETCH, SEARCH)), Turn("Sunny."))
+
+
+@scenario()
+def agents_of_others(stage: Stage) -> None:
+    provider = stage.capture.tracer_provider
+    for dialect in DIALECTS:
+        for late, tools in ((False, True), (True, False)):
+            foreign = Foreign(provider, dialect, late=late, tools=tools)
+            with stage.span("server"), foreign.agent("team") as span:
+                foreign.turns(*TURNS)
+                span.add_event(
+                    semconv.EVENT_EVALUATION_RESULT,
+                    {
+                        semconv.GEN_AI_EVALUATION_SCORE_VALUE: 0.5,
+                        semconv.GEN_AI_EVALUATION_SCORE_LABEL: semconv.LABEL_PASS,
+                    },
+                )
+                with foreign.agent("inner", error="ValueError"):
+                    foreign.turns(*TURNS[4:])
+
+
+@scenario()
+def clients_in_loops_by_hand(stage: Stage) -> None:
+    provider = stage.capture.tracer_provider
+    foreign = Foreign(provider, DIALECTS[0])
+    with stage.span("server"), stage.span("step"):
+        foreign.turns(*TURNS)
+    with stage.span("server"), stage.span("agent") as span:
+        foreign.turns(*TURNS)
+        span.set_attribute(semconv.GEN_AI_OPERATION_NAME, semconv.OPERATION_INVOKE_AGENT)
+    with stage.span("server"), stage.span("agent") as span:
+        span.set_attribute(semconv.GEN_AI_OPERATION_NAME, semconv.OPERATION_INVOKE_AGENT)
+    chains = Foreign(provider, DIALECTS[1], late=True)
+    with stage.span("server"):
+        chains.turns(*TURNS)
+    with loop("own", mode="agent"), iteration(), stage.span("step"):
+        foreign.turns(*TURNS)
+    with foreign.agent("team"), foreign.agent("only agents inside"):
+        pass
+    with foreign.agent("wrapped"):
+        for _ in range(2):
+            with stage.span("wrapper") as span:
+                with stage.span("call") as inner:
+                    inner.set_attribute(semconv.GEN_AI_OPERATION_NAME, "chat")
+                span.set_attribute(semconv.GEN_AI_OPERATION_NAME, "chat")
 
 
 @scenario()
