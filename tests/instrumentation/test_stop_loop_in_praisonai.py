@@ -373,3 +373,23 @@ def test_a_real_agents_tool_asks_for_it(capture: Capture, stubs: Stubs, run: Any
         "run.outcome": "stopped",
         "run.iterations": 1,
     }
+
+
+@pytest.mark.parametrize("run", [until_good, until_good_async, autonomous, autonomous_async])
+def test_the_next_tool_call_is_a_seam(capture: Capture, stubs: Stubs, run: Any) -> None:
+    """An agent may call tools for long within one turn: the loop does not wait for its end."""
+    stubs(using_a_tool, scores=[1], goal_turns=9)
+    places: list[str] = []
+
+    def look(place: str) -> str:
+        """Look at a place."""
+        places.append(place)
+        found = current_run()
+        assert found is not None
+        found.stop()
+        return "nothing"
+
+    with pytest.raises(StopLoop):
+        run(agent(tools=[look], autonomy=ITERATIVE))
+    assert places == ["a"]
+    assert root_facts(capture, "run.outcome") == {"run.outcome": "stopped"}

@@ -60,6 +60,8 @@ def patch_tools(module: Any, patches: Patches) -> None:
 def _wrap(patches: Patches, original: Any) -> Any:
     @functools.wraps(original)
     def execute_tool(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if patches.active:
+            _stop_if_asked()
         call = _begin(self, original, args, kwargs) if patches.active else None
         try:
             result = original(self, *args, **kwargs)
@@ -77,6 +79,8 @@ def _wrap(patches: Patches, original: Any) -> Any:
 def _wrap_async(patches: Patches, original: Any) -> Any:
     @functools.wraps(original)
     async def execute_tool_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if patches.active:
+            _stop_if_asked()
         call = _begin(self, original, args, kwargs) if patches.active else None
         try:
             result = await original(self, *args, **kwargs)
@@ -89,6 +93,13 @@ def _wrap_async(patches: Patches, original: Any) -> Any:
         return result
 
     return execute_tool_async
+
+
+def _stop_if_asked() -> None:
+    """Raise ``StopLoop`` if somebody asked for it: an agent may call tools for long within one turn."""
+    node: Any = get_current().get(_sdk.RUN_KEY)
+    if node is not None and node.run is not None and node.run.stopping is not None:
+        node.run.check_stop()
 
 
 def _begin(agent: Any, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "_ToolRun | None":
