@@ -126,6 +126,8 @@ def _status(value: Any) -> _Status:
 
 def _status_code(value: Any) -> int:
     code = 0 if value is None else STATUS_CODES.get(value, value) if isinstance(value, str) else value
+    if isinstance(code, float) and code.is_integer():
+        return int(code)
     if not isinstance(code, int) or isinstance(code, bool):
         raise Misfit(f"a status code (a number, or one of {', '.join(STATUS_CODES)})", value)
     return code

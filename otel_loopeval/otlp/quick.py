@@ -1,29 +1,35 @@
 """Lines of OTLP/JSON in the usual form → neutral spans, quickly.
 
-msgspec checks the shape while it parses, and what it cannot check is checked here. Whatever is not plainly
-right is left to the strict reader, which knows odd but valid forms and says what is wrong with the others;
-where this reader takes a line, both give the same spans. Fields that nobody reads are not looked into.
+msgspec checks the shape while it parses, takes integers from strings where only integers may be, and what it
+cannot check is checked here. Whatever is not plainly right is left to the strict reader, which knows odd but
+valid forms and says what is wrong with the others; where this reader takes a line, both give the same spans.
+Fields that nobody reads are not looked into.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from otel_loopeval.otlp.decoding import SPAN_ID_BYTES, STATUS_CODES, STATUS_ERROR, TRACE_ID_BYTES
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.spans import make_span
-from otel_loopeval.otlp.values import inner_depth, read_bytes, read_double, read_int, read_time
+from otel_loopeval.otlp.values import inner_depth, read_bytes, read_double
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 
 _TRACE_DIGITS, _SPAN_DIGITS = 2 * TRACE_ID_BYTES, 2 * SPAN_ID_BYTES
-_SURE_DIGITS = 19  # the largest such number is a valid time
+_UINT64_MAX = 2**64 - 1
+_UNSET = msgspec.UNSET
 _NO_PARENT = "0" * _SPAN_DIGITS
 _from_hex, _from_bytes = bytes.fromhex, int.from_bytes
 
 
 class _Odd(Exception):  # noqa: N818 - no error yet: the strict reader decides
     """Not plainly right."""
+
+
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Time = Annotated[int, msgspec.Meta(ge=0)]  # the most that it may be is more than can be said here
 
 
 # gc=False: none of these can be in a cycle, and the garbage collector would look at millions of them.
@@ -37,8 +43,8 @@ class _Map(msgspec.Struct, gc=False, rename="camel"):
 
 class _Value(msgspec.Struct, gc=False, rename="camel"):
     string_value: str | None = None
-    int_value: int | float | str | None = None
-    bool_value: bool | None = None
+    int_value: _Int64 | msgspec.UnsetType = msgspec.UNSET  # not None, which "null" would be taken for
+    bool_value: bool | int | str | None = None  # bool alone would be taken from 1 and "true"
     double_value: float | str | None = None
     array_value: _Array | None = None
     kvlist_value: _Map | None = None
@@ -51,7 +57,7 @@ class _Pair(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Event(msgspec.Struct, gc=False, rename="camel"):
-    time_unix_nano: int | float | str | None = None
+    time_unix_nano: _Time = 0
     name: str | None = None
     attributes: list[_Pair] | None = None
 
@@ -66,8 +72,8 @@ class _Span(msgspec.Struct, gc=False, rename="camel"):
     span_id: str
     parent_span_id: str | None = None
     name: str | None = None
-    start_time_unix_nano: int | float | str | None = None
-    end_time_unix_nano: int | float | str | None = None
+    start_time_unix_nano: _Time = 0
+    end_time_unix_nano: _Time = 0
     attributes: list[_Pair] | None = None
     events: list[_Event] | None = None
     status: _Status | None = None
@@ -95,7 +101,7 @@ class _Traces(msgspec.Struct, gc=False, rename="camel"):
     resource_spans: list[_ResourceSpans] | None
 
 
-_DECODER = msgspec.json.Decoder(_Traces)
+_DECODER = msgspec.json.Decoder(_Traces, strict=False)
 
 
 def read_line_quickly(line: bytes) -> list[SpanData] | None:
@@ -132,26 +138,23 @@ def _add(
 ) -> None:
     for span in found:
         parent_text = span.parent_span_id
-        start, end = span.start_time_unix_nano, span.end_time_unix_nano
         status, attributes, events = span.status, span.attributes, span.events
         error, message = False, ""
         if status is not None:
             code = status.code
             error = code is not None and code != 0 and _is_error(code)
             message = status.message or ""
+        start_ns, end_ns = span.start_time_unix_nano, span.end_time_unix_nano
+        if start_ns > _UINT64_MAX or end_ns > _UINT64_MAX:
+            raise _Odd
         spans.append(
             make_span(
                 span.name or "",
                 known.get(span.trace_id) or _trace_id(span.trace_id, known),
                 _id(span.span_id, _SPAN_DIGITS),
                 known[parent_text] if parent_text in known else _parent_id(parent_text, known),
-                # Said at length: these two are one of the larger parts of the time for a span.
-                int(start)
-                if type(start) is str and len(start) <= _SURE_DIGITS and start.isdigit() and start.isascii()
-                else read_time(start),
-                int(end)
-                if type(end) is str and len(end) <= _SURE_DIGITS and end.isdigit() and end.isascii()
-                else read_time(end),
+                start_ns,
+                end_ns,
                 _attributes(attributes) if attributes else {},
                 tuple(map(_event, events)) if events else (),
                 error,
@@ -184,7 +187,9 @@ def _parent_id(text: str | None, known: dict[str | None, int | None]) -> int | N
 
 
 def _event(event: _Event) -> SpanEvent:
-    return SpanEvent(event.name or "", read_time(event.time_unix_nano), _attributes(event.attributes or ()))
+    if event.time_unix_nano > _UINT64_MAX:
+        raise _Odd
+    return SpanEvent(event.name or "", event.time_unix_nano, _attributes(event.attributes or ()))
 
 
 def _is_error(code: int | str) -> bool:
@@ -207,17 +212,16 @@ def _attributes(pairs: Iterable[_Pair], depth: int = 0) -> dict[str, Any]:
         if value.array_value is not None or value.kvlist_value is not None or value.bytes_value is not None:
             attributes[pair.key] = _value(value, depth)
         elif text is not None:
-            if number is not None or flag is not None or real is not None:
+            if number is not _UNSET or flag is not None or real is not None:
                 raise _Odd
             attributes[pair.key] = text
-        elif number is not None:
+        elif number is not _UNSET:
             if flag is not None or real is not None:
                 raise _Odd
-            if type(number) is str and len(number) < _SURE_DIGITS and number.isdigit() and number.isascii():
-                attributes[pair.key] = int(number)
-            else:
-                attributes[pair.key] = read_int(number)
+            attributes[pair.key] = number
         elif real is None:
+            if flag is not None and type(flag) is not bool:
+                raise _Odd
             attributes[pair.key] = flag
         elif flag is not None:
             raise _Odd
@@ -226,14 +230,12 @@ def _attributes(pairs: Iterable[_Pair], depth: int = 0) -> dict[str, Any]:
     return attributes
 
 
-def _value(value: _Value | None, depth: int) -> Any:  # noqa: PLR0911 - one for each kind of value
-    given = [kind for kind in msgspec.structs.astuple(value) if kind is not None] if value is not None else []
-    if value is None or not given:
+def _value(value: _Value | None, depth: int) -> Any:
+    if value is None:
         return None
-    if len(given) > 1:
+    given = [kind for kind in msgspec.structs.astuple(value) if kind is not None and kind is not _UNSET]
+    if len(given) > 1 or (value.bool_value is not None and type(value.bool_value) is not bool):
         raise _Odd
-    if value.int_value is not None:
-        return read_int(value.int_value)
     if value.double_value is not None:
         return read_double(value.double_value)
     if value.bytes_value is not None:
@@ -243,4 +245,4 @@ def _value(value: _Value | None, depth: int) -> Any:  # noqa: PLR0911 - one for 
         return tuple([_value(item, inner) for item in value.array_value.values or ()])
     if value.kvlist_value is not None:
         return _attributes(value.kvlist_value.values or (), inner_depth(depth))
-    return given[0]
+    return given[0] if given else None

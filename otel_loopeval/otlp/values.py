@@ -3,12 +3,13 @@
 The encoding is that of protocol buffers in JSON (https://protobuf.dev/programming-guides/json/) with the
 deviations of OTLP (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding): ids are hexadecimal,
 enums are numbers, unknown fields are ignored. As protobuf readers do, 64-bit integers are taken from
-strings and numbers alike, and enums by name too.
+strings and numbers alike (``"1e3"``, too), and enums by name.
 """
 
 import base64
 import binascii
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -18,6 +19,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _UINT64_MAX = 2**64 - 1
 _SURE_DIGITS = 18  # numbers of so many digits are in both ranges
 _SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?")
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 MAX_NESTING = 30
@@ -191,8 +193,10 @@ def _integer(value: Any, low: int, high: int) -> int:
     if isinstance(value, str):
         # int() also takes spaces, underscores and the digits of every script.
         digits = value[1:] if value[:1] == "-" else value
-        if digits.isascii() and digits.isdigit() and len(digits) <= len(str(high)):
-            number = int(value)
+        if digits.isascii() and digits.isdigit():
+            number = int(value) if len(digits) <= len(str(high)) else None
+        elif _NUMBER.fullmatch(value) and (real := float(value)).is_integer():
+            number = int(real)
     elif isinstance(value, int) and not isinstance(value, bool):
         number = value
     elif isinstance(value, float) and value.is_integer():

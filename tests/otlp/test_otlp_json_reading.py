@@ -74,6 +74,8 @@ VALUES: list[tuple[Any, Any]] = [
     ({"intValue": "-9223372036854775808"}, -9223372036854775808),
     ({"intValue": 7}, 7),
     ({"intValue": 7.0}, 7),
+    ({"intValue": "7.0"}, 7),
+    ({"intValue": "-7e2"}, -700),
     ({"doubleValue": 2.5}, 2.5),
     ({"doubleValue": 3}, 3.0),
     ({"doubleValue": "Infinity"}, math.inf),
@@ -118,6 +120,7 @@ STATUSES: list[tuple[Any, bool]] = [
     ({"code": "STATUS_CODE_ERROR"}, True),
     ({"code": "STATUS_CODE_OK"}, False),
     ({"code": 17}, False),
+    ({"code": 2.0}, True),
 ]
 
 
@@ -255,6 +258,9 @@ VALUE_PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"boolValue": "true"}, ".boolValue: expected true or false, got 'true'"),
     ({"intValue": "9223372036854775808"}, ".intValue: expected an integer from -9223372036854775808 to"),
     ({"intValue": "x" * 1000}, ".intValue: expected an integer"),
+    ({"intValue": "7.5"}, ".intValue: expected an integer"),
+    ({"intValue": "1e400"}, ".intValue: expected an integer"),
+    ({"intValue": "7."}, ".intValue: expected an integer"),
     (
         {"doubleValue": "1.5"},
         '.doubleValue: expected a number, "NaN", "Infinity" or "-Infinity", got \'1.5\'',
