@@ -241,6 +241,7 @@ def test_a_clock_is_an_hour_fast(tmp_path: Path) -> None:
                 APPS / "clock_off.py",
                 {**collector.exporting(), "OTEL_SERVICE_NAME": "shop", "DOOM": "1"},
                 tmp_path / "app.log",
+                instrument=False,  # it does so itself, once its clock is set
             )
             assert app.wait(120) == 0
             await_that(lambda: prometheus.value(FIRED) == 1, "the alert")
