@@ -11,7 +11,6 @@ slower, not wrong.
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from weakref import ref
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Event, ReadableSpan, Span, SpanProcessor, TracerProvider
@@ -26,7 +25,6 @@ from otel_loopeval.runs.nodes import NOTHING_SEEN, Opening
 
 if TYPE_CHECKING:
     from otel_loopeval.otel.pipeline import OpenSpans, Pipeline
-    from otel_loopeval.runs.nodes import Entry
 
 RUN_KEY = "otel_loopeval.run"
 """Key of the OpenTelemetry context under which the current run or iteration is kept."""
@@ -35,6 +33,8 @@ MAX_OPEN_SPANS = 100_000
 """Open spans inside runs that are followed at once; the spans of a run that come later add no tokens."""
 
 _MAX_SCOPES = 1_000
+_NOW_AND_THEN = 0x3F
+"""Bits of a span's random id that are all 0 in one of so many."""
 _PREFIX_LENGTH = min(map(len, NAME_PREFIXES))
 _PREFIXES = frozenset(prefix[:_PREFIX_LENGTH] for prefix in (*NAME_PREFIXES, *AGENT_PREFIXES))
 
@@ -82,10 +82,12 @@ class PublicHooks(SpanProcessor):
     may be the end of a run that somebody else emits.
 
     What a span is, is looked at when it starts and when it ends, since many instrumentations tell it only
-    then. Between the two it costs an entry in a table; an outermost span costs an object more.
+    then. Between the two it costs an entry in a table: what it stands for, or as long as that is nothing,
+    the outermost span itself, so that no object is made for it.
     """
 
     _pipeline: "Pipeline"
+    _calm_scope: Any = None
 
     def __init__(self, spans: "OpenSpans", roots: "OpenSpans") -> None:
         self._spans = spans
@@ -109,9 +111,9 @@ class PublicHooks(SpanProcessor):
             elif entry is None:
                 span_id = span.get_span_context().span_id
                 outermost = parent is None or parent.is_remote
-                if outermost and self._pipeline.active and span_id not in spans:
-                    spans[span_id] = LiveOpening(span_id, ref(span))
-                    if len(spans) >= spans.room:
+                if outermost and self._pipeline.active:
+                    spans.setdefault(span_id, span)
+                    if not span_id & _NOW_AND_THEN:
                         spans.drop_closed()
             elif len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
                 spans[span.get_span_context().span_id] = entry
@@ -135,7 +137,9 @@ class PublicHooks(SpanProcessor):
             if self._spans:
                 context = span.context
                 entry = None if context is None else self._spans.pop(context.span_id, None)
-                if entry is not None and (type(entry) is not LiveOpening or entry.node is not None):
+                if entry is not None and (
+                    not isinstance(entry, Span) or entry.get_span_context().span_id in self._roots
+                ):
                     self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
@@ -144,18 +148,18 @@ class PublicHooks(SpanProcessor):
         """There is nothing to flush. Older base classes say None, which keeps later processors from it."""
         return True
 
-    def _started(self, span: Span, parent: "Entry | None") -> None:
+    def _started(self, span: Span, parent: Any) -> None:
         raise NotImplementedError
 
     def _ending(self, span: Span) -> None:
         raise NotImplementedError
 
-    def _ended(self, span: ReadableSpan, entry: "Entry") -> None:
+    def _ended(self, span: ReadableSpan, entry: Any) -> None:
         raise NotImplementedError
 
 
 class ProbedHooks(PublicHooks):
-    """The same through the private fields behind those properties: a third of the cost."""
+    """The same through the private fields behind those properties: a fraction of the cost."""
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """See the base class."""
@@ -164,34 +168,35 @@ class ProbedHooks(PublicHooks):
                 owner: Any = parent_context.get(RUN_KEY)
                 if owner is not None and owner.span is None:
                     return  # ours, and fed by its owner
-            parent, spans = span._parent, self._spans
-            entry = None if parent is None else spans.get(parent[1])
-            scope = span._instrumentation_scope._name
+            parent: Any = span._parent
+            scope = span._instrumentation_scope
             if (
                 span._name[:_PREFIX_LENGTH] in _PREFIXES
-                or (_ai_scopes[scope] if scope in _ai_scopes else _is_ai(scope))
+                or (scope is not self._calm_scope and self._is_ai(scope))
                 or not _MARKS.isdisjoint(span._attributes._dict)
             ):
                 if not _is_counted(parent_context):
-                    self._started(span, entry)
-            elif entry is None:
-                context: Any = span._context
-                span_id: int = context[1]
-                if (parent is None or parent[2]) and self._pipeline.active and span_id not in spans:
-                    spans[span_id] = LiveOpening(span_id, ref(span))
-                    if len(spans) >= spans.room:
-                        spans.drop_closed()
-            elif len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
-                spans[span._context[1]] = entry
+                    self._started(span, None if parent is None else self._spans.get(parent[1]))
+            elif parent is None or parent[2]:
+                if self._pipeline.active:
+                    context: Any = span._context
+                    span_id: int = context[1]
+                    self._spans.setdefault(span_id, span)
+                    if not span_id & _NOW_AND_THEN:
+                        self._spans.drop_closed()
+            else:
+                spans = self._spans
+                entry = spans.get(parent[1])
+                if entry is not None and len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
+                    spans[span._context[1]] = entry
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_start", error)
 
     def _on_ending(self, span: Span) -> None:
         try:
-            context: Any = span._context
-            span_id: int = context[1]
-            if span_id in self._spans and (
-                span_id in self._roots or not _MARKS.isdisjoint(span._attributes._dict)
+            # The scope was looked at when it started.
+            if not _MARKS.isdisjoint(span._attributes._dict) or (
+                self._roots and span._context[1] in self._roots
             ):
                 self._ending(span)
         except Exception as error:  # noqa: BLE001 - the guard
@@ -200,12 +205,20 @@ class ProbedHooks(PublicHooks):
     def on_end(self, span: ReadableSpan) -> None:
         """See the base class."""
         try:
-            if self._spans:
-                entry = self._spans.pop(span._context[1], None)
-                if entry is not None and (type(entry) is not LiveOpening or entry.node is not None):
-                    self._ended(span, entry)
+            entry = self._spans.pop(span._context[1], None)
+            if entry is not None and (
+                entry.__class__ is not _CLEAN_SPAN or (self._roots and entry._context[1] in self._roots)
+            ):
+                self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
+
+    def _is_ai(self, scope: Any) -> bool:
+        """Whether a scope is an AI library's; the one that was no such last is remembered."""
+        if _is_ai(scope._name):
+            return True
+        self._calm_scope = scope
+        return False
 
 
 _MARKS = frozenset(MARKS)
@@ -214,16 +227,17 @@ _ai_scopes: dict[str, bool] = {}
 
 def _is_ai(scope: str) -> bool:
     """Whether a scope is an AI library's; remembered, since a program has few scopes."""
-    known = is_ai(scope)
-    if len(_ai_scopes) < _MAX_SCOPES:
-        _ai_scopes[scope] = known
+    known = _ai_scopes.get(scope)
+    if known is None:
+        known = is_ai(scope)
+        if len(_ai_scopes) < _MAX_SCOPES:
+            _ai_scopes[scope] = known
     return known
 
 
 def tells(scope: str, attributes: Mapping[str, Any]) -> bool:
     """Whether a span may tell of an agent, a model or a tool."""
-    ai = _ai_scopes.get(scope)
-    return (_is_ai(scope) if ai is None else ai) or not _MARKS.isdisjoint(attributes)
+    return _is_ai(scope) or not _MARKS.isdisjoint(attributes)
 
 
 def span_id_of(span: Any) -> int:

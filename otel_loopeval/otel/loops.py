@@ -127,7 +127,7 @@ def _foreign_node() -> "Node | None":
     """What somebody else's current span stands for, if it is inside a run: it is in no context of ours."""
     if not open_spans:
         return None
-    node = enclosing(open_spans.get(trace.get_current_span().get_span_context().span_id))
+    node = enclosing(open_spans.find(open_spans.get(trace.get_current_span().get_span_context().span_id)))
     return None if node is None or node.state.closed else node
 
 

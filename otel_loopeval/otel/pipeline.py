@@ -4,10 +4,12 @@ import threading
 from dataclasses import replace
 from time import time_ns
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from opentelemetry import _logs, metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.trace import Span
 from opentelemetry.trace import NoOpTracerProvider, TracerProvider
 
 from otel_loopeval import semconv
@@ -34,14 +36,33 @@ _KNOWN_PRICES = known_prices()
 _PRICE = None if _KNOWN_PRICES is None else errors.guarded("pricing")(_KNOWN_PRICES)
 
 
-class OpenSpans(dict[int, "Entry"]):
-    """Open spans, by span id, with what they stand for.
+class OpenSpans(dict[int, Any]):
+    """Open spans, by span id, with what they stand for (``Entry``).
+
+    A span that stands for nothing yet, and those inside it, have the span itself: see :meth:`find`.
 
     Spans may never end, and nobody tells us when they are garbage: what belongs to runs that are over is
     dropped in bulk, once it may be half of the table.
     """
 
     room = _ROOM
+
+    def find(self, entry: Any, *, make: bool = False) -> "Entry | None":
+        """What an entry of the table stands for.
+
+        Args:
+            entry: The entry; None for none.
+            make: Whether an outermost span is to stand for an opening from now on, if it stands for nothing.
+        """
+        if not isinstance(entry, Span):
+            return entry
+        span_id = entry.get_span_context().span_id
+        known = self.get(span_id)
+        if known is entry:
+            known = None
+            if make:
+                known = self[span_id] = _sdk.LiveOpening(span_id, ref(entry))
+        return known
 
     def drop_closed(self) -> None:
         """Forget the spans of runs that are over or were evicted, if there are many spans.
@@ -52,7 +73,9 @@ class OpenSpans(dict[int, "Entry"]):
             return
         idle: list[int] = []
         for span_id, entry in list(self.items()):
-            if isinstance(entry, Opening):
+            if isinstance(entry, Span):
+                idle.append(span_id)
+            elif isinstance(entry, Opening):
                 if entry.closed or (entry.node is not None and entry.node.state.closed):
                     self.pop(span_id, None)
                 elif entry.node is None:

@@ -75,7 +75,7 @@ class LoopHealthProcessor(_sdk.Hooks):
         super().__init__(open_spans, pipeline.foreign_roots)
         self._pipeline = pipeline
 
-    def _started(self, span: Span, parent: "Entry | None") -> None:
+    def _started(self, span: Span, parent: Any) -> None:
         """A span under one of our names, or of an AI library, has started."""
         pipeline = self._pipeline
         if not pipeline.active:
@@ -86,6 +86,7 @@ class LoopHealthProcessor(_sdk.Hooks):
         outermost = span.parent is None or span.parent.is_remote
         if parent is None and not outermost and not own.is_root(span.name):
             return  # inside of something that is not followed
+        parent = open_spans.find(parent, make=True)
         with pipeline.tracker.lock:
             entry = pipeline.following.started(
                 parent, span_id, look_at(span), span.start_time or 0, ref(span)
@@ -110,7 +111,8 @@ class LoopHealthProcessor(_sdk.Hooks):
         """A span that may matter is about to end: the last moment to put something on it."""
         span_id = span.get_span_context().span_id
         self._pipeline.foreign_roots.pop(span_id, None)
-        entry = open_spans.pop(span_id, None)
+        entry = open_spans.find(open_spans.get(span_id), make=True)
+        open_spans.pop(span_id, None)
         if entry is not None:
             neutral = neutral_span(span)
             self._take(entry, span, neutral)
@@ -118,9 +120,11 @@ class LoopHealthProcessor(_sdk.Hooks):
                 return  # our instrumentations put theirs on themselves
             fingerprints.put_on(self._pipeline.options, span, neutral)
 
-    def _ended(self, span: ReadableSpan, entry: "Entry") -> None:
+    def _ended(self, span: ReadableSpan, entry: Any) -> None:
         """A span inside what may be a run has ended, and tells of no agent, model or tool."""
-        self._take(entry, span, neutral_span(span))
+        found = open_spans.find(entry)
+        if found is not None:
+            self._take(found, span, neutral_span(span))
 
     def _take(self, entry: "Entry", span: ReadableSpan, neutral: SpanData) -> None:
         pipeline = self._pipeline
@@ -168,8 +172,7 @@ class LoopHealthProcessor(_sdk.Hooks):
     def _innermost(self, ending: Ending, ended: Any) -> Any:
         """The innermost span of a run that is still open, after one that just ended."""
         current = trace.get_current_span()
-        entry = open_spans.get(current.get_span_context().span_id)
-        inside = enclosing(entry)
+        inside = enclosing(open_spans.find(open_spans.get(current.get_span_context().span_id)))
         if inside is not None and inside.state is ending.run and current is not ended:
             return current
         return None if ending.span is None else ending.span()
