@@ -4,7 +4,7 @@ Its API v3 has OTLP, and so every attribute as it was; where it is missing, the 
 taken, which has microseconds and texts for lists. https://www.jaegertracing.io/docs/latest/architecture/apis/
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from itertools import groupby
 from operator import attrgetter
@@ -16,7 +16,7 @@ from otel_loopeval.sources.documents import spans_of_json
 from otel_loopeval.sources.errors import Reporter, SourceError
 from otel_loopeval.sources.http import AnswerTooLongError, Client, NotFoundError
 from otel_loopeval.sources.query import Query
-from otel_loopeval.sources.windows import Window, newest_first, window_of
+from otel_loopeval.sources.windows import Found, Window, newest_first, window_of
 
 _PAGE = 100
 _NS_PER_US = 1000
@@ -32,20 +32,18 @@ def read_jaeger(client: Client, query: Query, report: Reporter) -> Iterator[Trac
     """
     api = _Api(client)
     services = [query.service] if query.service is not None else api.services()
-    seen: set[Hashable] = set()
+    seen: set[int] = set()
     for service in services:
-        for trace_id, trace in _of_service(api, service, query, report):
-            if trace_id not in seen:  # several services may be in one trace
-                seen.add(trace_id)
+        for trace in _of_service(api, service, query, report):
+            if trace[0].trace_id not in seen:  # several services may be in one trace
+                seen.add(trace[0].trace_id)
                 yield trace
 
 
-def _of_service(
-    api: "_Api", service: str, query: Query, report: Reporter
-) -> Iterator[tuple[Hashable, Trace]]:
+def _of_service(api: "_Api", service: str, query: Query, report: Reporter) -> Iterator[Trace]:
     limit = min(_PAGE, query.limit or _PAGE)
 
-    def page(window: Window) -> tuple[list[tuple[Hashable, Trace]], bool]:
+    def page(window: Window) -> tuple[list[Found[Trace]], bool]:
         try:
             traces = api.traces(service, window, limit)
         except AnswerTooLongError:
@@ -53,7 +51,8 @@ def _of_service(
         except Misfit as misfit:
             report(SourceError(api.shown, f"service {service}", str(misfit)))
             return [], False
-        return [(trace[0].trace_id, trace) for trace in traces], len(traces) >= limit
+        found = [Found(trace[0].trace_id, min(one.start_ns for one in trace), trace) for trace in traces]
+        return found, len(traces) >= limit
 
     def cut(window: Window) -> None:
         when = _iso(window.since)
@@ -61,7 +60,10 @@ def _of_service(
             SourceError(api.shown, f"service {service}", f"more at {when} than can be asked for: left out")
         )
 
-    return newest_first(window_of(query), page, resolution_ns=_NS_PER_US, on_cut=cut)
+    found = newest_first(
+        window_of(query), page, resolution_ns=_NS_PER_US, all_wanted=query.limit is None, on_cut=cut
+    )
+    return (one.thing for one in found)
 
 
 class _Api:

@@ -59,7 +59,9 @@ def open_source(
 def _served(
     traces: Iterator[tuple[SpanData, ...]], query: Query, on_progress: Progress | None
 ) -> Iterator[SpanData]:
-    for count, trace in enumerate(islice(traces, query.limit), start=1):
+    # Servers may take a time's end as within it, or a trace by any of its spans.
+    wanted = (trace for trace in traces if query.selects(trace))
+    for count, trace in enumerate(islice(wanted, query.limit), start=1):
         yield from trace
         if on_progress is not None:
             on_progress(count, query.limit)

@@ -47,7 +47,7 @@ def read_phoenix(client: Client, query: Query, report: Reporter, project: str | 
             raise SourceError(client.shown, "", f"no project {project!r}; there are: {', '.join(projects)}")
         projects = found
     traces = (_Project(client, name, key, report).traces(query) for name, key in projects.items())
-    return islice(chain.from_iterable(traces), query.limit)
+    return chain.from_iterable(traces)
 
 
 def _projects(client: Client) -> Iterator[tuple[str, str]]:

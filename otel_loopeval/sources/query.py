@@ -21,9 +21,10 @@ class Query:
         service: Name of a service (the resource's ``service.name``) that took part.
         since: The trace began at this time or later, in nanoseconds since the epoch.
         until: The trace began before this time, in nanoseconds since the epoch.
-        limit: At most so many traces.
-        agent: Name of an agent. It narrows nothing here but what a server is asked for, where that can tell;
-            which runs are the agent's is known when they have been put together.
+        limit: At most so many traces, of a server the newest. Of files it is for whoever puts the traces
+            together, too.
+        agent: Name of an agent. It narrows nothing here: which runs are the agent's is known when they have
+            been put together.
     """
 
     service: str | None = None

@@ -4,17 +4,18 @@ https://grafana.com/docs/tempo/latest/api_docs/
 """
 
 import json
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.protobuf import read_request, read_tempo_trace
+from otel_loopeval.otlp.values import read_time
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.sources.documents import spans_of_json
 from otel_loopeval.sources.errors import Reporter, SourceError
 from otel_loopeval.sources.http import Client, NotFoundError
 from otel_loopeval.sources.query import Query
-from otel_loopeval.sources.windows import Window, newest_first, window_of
+from otel_loopeval.sources.windows import Found, Window, newest_first, window_of
 
 _PAGE = 100
 _SECOND_NS = 10**9
@@ -48,41 +49,53 @@ def _found(client: Client, query: Query, report: Reporter) -> Iterator[str]:
     limit = min(_PAGE, query.limit or _PAGE)
     wanted = "{}" if query.service is None else f"{{ resource.service.name = {json.dumps(query.service)} }}"
 
-    def page(window: Window) -> tuple[list[tuple[Hashable, str]], bool]:
+    def page(window: Window) -> tuple[list[Found[str]], bool]:
         start, end = window.since // _SECOND_NS, -(-window.until // _SECOND_NS)
         parameters = [("q", wanted), ("limit", limit), ("spss", 1), ("start", start), ("end", end)]
-        ids = _trace_ids(client, client.get_json("/api/search", parameters))
-        return [(trace_id, trace_id) for trace_id in ids], len(ids) >= limit
+        found = _listed(client, client.get_json("/api/search", parameters))
+        return found, len(found) >= limit
 
     def cut(window: Window) -> None:
         when = f"second {window.since // _SECOND_NS}"
         report(SourceError(client.shown, when, f"more than {limit} traces: the others are left out"))
 
     whole = window_of(query)
-    seen: set[Hashable] = set()
+    seen: set[str] = set()
     # A search over more than a day may be refused (the server's max_duration is 7 days by default).
     until = whole.until
     while until > whole.since:
         since = max(until - _DAY_NS, whole.since)
-        for trace_id, _ in newest_first(Window(since, until), page, resolution_ns=_SECOND_NS, on_cut=cut):
-            if trace_id not in seen:
-                seen.add(trace_id)
-                yield cast("str", trace_id)
+        for found in newest_first(
+            Window(since, until),
+            page,
+            resolution_ns=_SECOND_NS,
+            all_wanted=query.limit is None,
+            on_cut=cut,
+        ):
+            if found.thing not in seen:
+                seen.add(found.thing)
+                yield found.thing
         until = since
 
 
-def _trace_ids(client: Client, answer: Any) -> list[str]:
+def _listed(client: Client, answer: Any) -> list[Found[str]]:
     traces = cast("dict[str, Any]", answer).get("traces", []) if isinstance(answer, dict) else None
     if not isinstance(traces, list):
         raise SourceError(client.shown, "", "/api/search: no list of traces (is this Tempo?)")
-    ids: list[str] = []
+    listed: list[Found[str]] = []
     for trace in cast("list[Any]", traces):
-        found = cast("dict[str, Any]", trace).get("traceID") if isinstance(trace, dict) else None
+        fields = cast("dict[str, Any]", trace) if isinstance(trace, dict) else {}
+        found = fields.get("traceID")
         # It becomes part of an address.
         if not isinstance(found, str) or not 0 < len(found) <= _TRACE_DIGITS or not _HEX.issuperset(found):
             raise SourceError(client.shown, "", f"/api/search: expected a trace id, got {found!r:.60}")
-        ids.append(found.rjust(_TRACE_DIGITS, "0"))
-    return ids
+        trace_id = found.rjust(_TRACE_DIGITS, "0")
+        try:
+            began_ns = read_time(fields.get("startTimeUnixNano"))
+        except Misfit as misfit:
+            raise SourceError(client.shown, f"trace {trace_id}", f"startTimeUnixNano: {misfit}") from None
+        listed.append(Found(trace_id, began_ns, trace_id))
+    return listed
 
 
 class _Traces:

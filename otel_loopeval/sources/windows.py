@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Hashable, Iterator
-from typing import NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from otel_loopeval.sources.query import Query
 
@@ -27,19 +27,30 @@ def window_of(query: Query) -> Window:
     return Window(since, max(until, since + 1))
 
 
+class Found(NamedTuple, Generic[_T]):
+    """Something in a window: its key, when it began in nanoseconds since the epoch, and itself."""
+
+    key: Hashable
+    began_ns: int
+    thing: _T
+
+
 def newest_first(
     window: Window,
-    page: Callable[[Window], tuple[list[tuple[Hashable, _T]], bool]],
+    page: Callable[[Window], tuple[list[Found[_T]], bool]],
     *,
     resolution_ns: int,
+    all_wanted: bool,
     on_cut: Callable[[Window], object],
-) -> Iterator[tuple[Hashable, _T]]:
+) -> Iterator[Found[_T]]:
     """What is in a window, each thing once.
 
     Args:
         window: The window.
-        page: Gives things in a window with their keys, and whether there may be more there.
+        page: Gives things in a window, and whether there may be more there: then they are any of those there.
         resolution_ns: A window no longer than this is not split.
+        all_wanted: That things are taken as they are found, since none will be left; otherwise the newest
+            come first.
         on_cut: Told of a window that holds more than one page but is too short to be split.
     """
     seen: set[Hashable] = set()
@@ -47,14 +58,19 @@ def newest_first(
     while waiting:
         current = waiting.pop()
         found, more = page(current)
-        for key, thing in found:
-            if key not in seen:
-                seen.add(key)
-                yield key, thing
-        if not more:
-            continue
         middle = (current.since + current.until) // 2 // resolution_ns * resolution_ns
-        if not current.since < middle < current.until:
+        split = more and current.since < middle < current.until
+        if split:
+            waiting += [Window(current.since, middle), Window(middle, current.until)]
+        elif more:
             on_cut(current)
+        if split and not all_wanted:
             continue
-        waiting += [Window(current.since, middle), Window(middle, current.until)]
+        for one in sorted(found, key=_began, reverse=True):
+            if one.key not in seen:
+                seen.add(one.key)
+                yield one
+
+
+def _began(found: Found[Any]) -> int:
+    return found.began_ns

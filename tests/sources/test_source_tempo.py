@@ -55,10 +55,10 @@ def test_more_traces_than_one_search_gives_are_found_by_time():
         assert {search["limit"] for search in server.searches} == {"100"}
 
 
-def test_a_limit_takes_no_more():
+def test_a_limit_takes_the_newest():
     spans = [one for n in range(1, 31) for one in trace(n, start_ns=START_NS + n * SECOND_NS)]
     with TempoServer(spans) as server:
-        assert len(ids(server, Query(since=START_NS, until=UNTIL, limit=7))) == 7
+        assert ids(server, Query(since=START_NS, until=UNTIL, limit=7)) == [30, 29, 28, 27, 26, 25, 24]
         assert server.searches[0]["limit"] == "7"
 
 
