@@ -1,9 +1,11 @@
 """The rules of Prometheus: checked and unit-tested by promtool, each alert both ways."""
 
+import json
 import re
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -94,6 +96,55 @@ def test_an_alert_says_what_to_do(rule: dict[str, Any]):
     assert "service_name" in rule["expr"] or "ratio1h" in rule["expr"]
     for name, text in rule["annotations"].items():
         assert "trace_id" not in text, name
+
+
+def test_annotations_can_be_filled_in(tmp_path: Path):
+    """For every alert: with all labels and with none, on an expression that is always true."""
+    rules: list[dict[str, Any]] = []
+    for number, rule in enumerate(alerts()):
+        annotations = rule["annotations"]
+        rules.append({"alert": f"All{number}", "expr": "probe", "labels": {}, "annotations": annotations})
+        rules.append(
+            {"alert": f"None{number}", "expr": "sum(probe)", "labels": {}, "annotations": annotations}
+        )
+    (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": rules}]}))
+    labels = 'service_name="a b",deployment_environment_name="prod",gen_ai_agent_name="the \\"best\\""'
+    more = 'loopeval_guard_kind="other",loopeval_reason="on_start"'
+    tests = {
+        "rule_files": ["rules.yml"],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "external_labels": {"jaeger_url": "http://jaeger", "grafana_url": "http://grafana"},
+                "input_series": [{"series": f"probe{{{labels},{more}}}", "values": "0.5x5"}],
+                # Nothing is expected, so that promtool prints what there is.
+                "alert_rule_test": [{"eval_time": "2m", "alertname": rule["alert"]} for rule in rules],
+            }
+        ],
+    }
+    (tmp_path / "tests.yml").write_text(yaml.safe_dump(tests))
+    done = subprocess.run(
+        [need("promtool"), "test", "rules", str(tmp_path / "tests.yml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"Annotations:\{(.*)\}", done.stdout + done.stderr)
+    assert len(found) == len(rules) == 2 * 11
+    for annotations in found:
+        assert "error expanding" not in annotations
+        assert "<no value>" not in annotations
+        assert 'dashboard="http://grafana/d/loopeval-' in annotations
+    links = [link for annotations in found for link in re.findall(r'traces="(.*?)"', annotations)]
+    assert len(links) == 2 * 9
+    for link in links:
+        tags = parse_qs(urlsplit(link).query).get("tags")
+        agent = None if tags is None else json.loads(tags[0]).get("gen_ai.agent.name")
+        assert agent in {'the "best"', None}
+        assert re.fullmatch(
+            r"http://jaeger/search\?service=[\w%+.-]*(&tags=[\w%+.-]*)?&start=.*&limit=20", link
+        )
 
 
 def test_no_trace_or_run_id_is_ever_a_label():
