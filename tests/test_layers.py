@@ -67,6 +67,8 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "otel": frozenset({"opentelemetry"}),
     "instrumentation": frozenset({"opentelemetry", "wrapt"}),
     "testing": frozenset({"opentelemetry"}),
+    "otlp": frozenset({"google", "msgspec", "opentelemetry"}),  # protobuf and the messages; no SDK
+    "sources": frozenset({"chdb"}),
     "pytest_plugin": frozenset({"pytest"}),
 }
 LAZY_OUTSIDE_ONLY = ("health", "evaluation")

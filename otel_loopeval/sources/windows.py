@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from otel_loopeval.sources.query import Query
@@ -27,7 +28,8 @@ def window_of(query: Query) -> Window:
     return Window(since, max(until, since + 1))
 
 
-class Found(NamedTuple, Generic[_T]):
+@dataclass(frozen=True, slots=True)
+class Found(Generic[_T]):  # no NamedTuple: those are generic from Python 3.11 on
     """Something in a window: its key, when it began in nanoseconds since the epoch, and itself."""
 
     key: Hashable
