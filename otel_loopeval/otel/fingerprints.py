@@ -48,6 +48,7 @@ def put_on(options: "Options", span: Any, neutral: "SpanData") -> None:
     if not options.detectors or semconv.STEP_FINGERPRINT in attributes or kind_of(look_of(neutral)) != TOOL:
         return
     use = reading.tool_of(neutral)
-    found = step_attributes(use.name or neutral.name, use.arguments, use.result, reading.error_of(neutral))
+    error = reading.error_of(neutral) or use.error
+    found = step_attributes(use.name or neutral.name, use.arguments, use.result, error)
     if found:
         _sdk.set_on_ending(span, found)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from otel_loopeval import semconv
 from otel_loopeval.runs.dialects import own, reading
 from otel_loopeval.runs.dialects.facts import AGENT, MODEL, TOOL, WORKFLOW, Look, look_of
-from otel_loopeval.runs.dialects.frameworks import FLAT, framework_of, is_ai
+from otel_loopeval.runs.dialects.frameworks import FLAT, SILENT_ROOTS, framework_of, is_ai
 from otel_loopeval.runs.nodes import Ending, Entry, Node, Opening, SpanNode
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.usage import read_usage
@@ -31,6 +31,15 @@ _MAX_LOG: Final = 64
 """Spans that are kept of a run that may be none; one with more is not handed on."""
 _MAX_CHILDREN: Final = 10_000
 _INTERRUPTED: Final = ("KeyboardInterrupt", "SystemExit")
+_OUT_OF_TURNS: Final = (
+    "UsageLimitExceeded",  # Pydantic AI
+    "MaxTurnsExceeded",  # OpenAI Agents SDK
+    "GraphRecursionError",  # LangGraph
+    "LlmCallsLimitExceededError",  # ADK
+    "AgentMaxStepsError",  # smolagents
+)
+_OUT_OF_TURNS_TEXT: Final = "Max turns exceeded"
+"""What the OpenAI Agents SDK says of it: it tells no type of the exception."""
 _PAUSED: Final = ("GraphInterrupt", "NodeInterrupt", "Interrupt", "CallDeferred", "ApprovalRequired")
 
 
@@ -404,6 +413,14 @@ def _close_foreign(run: LoopRun, span: "SpanData") -> "list[tuple[GuardEvent, bo
     for score in reading.scores_of(span, None):
         run.turns.score(score)
     run.outcome = _outcome(span)
+    around = None if run.parent is None else run.parent.turns
+    if around is not None:
+        around.inner_outcome, around.inner_evidence = run.outcome, run.evidence
+    turns: Turns = run.turns
+    if not turns.count and turns.inner_outcome is not None:  # it only calls agents
+        run.evidence = turns.inner_evidence
+        if run.framework in SILENT_ROOTS and run.outcome == semconv.OUTCOME_COMPLETED:
+            run.outcome = turns.inner_outcome
     return own.read_guard_events(run, span.events)
 
 
@@ -424,4 +441,8 @@ def _outcome(span: "SpanData") -> str:
                 return semconv.OUTCOME_INTERRUPTED
             if name in _PAUSED:
                 return semconv.OUTCOME_PAUSED
+            if name in _OUT_OF_TURNS:
+                return semconv.OUTCOME_LIMIT
+    if span.error and span.status_message.startswith(_OUT_OF_TURNS_TEXT):
+        return semconv.OUTCOME_LIMIT
     return semconv.OUTCOME_FAILED if span.error else semconv.OUTCOME_COMPLETED

@@ -95,6 +95,8 @@ class Turns:
         facts: Calls of models and tools so far, wrappers counted once.
         tools: Whether a tool was called or asked for.
         children: When the runs inside it began, in nanoseconds since the epoch.
+        inner_outcome: How the last to end of the runs inside it ended; None before.
+        inner_evidence: What the detectors could see of that one.
         told: Detected events that a span will tell too, by kind, tool and rule.
     """
 
@@ -110,6 +112,8 @@ class Turns:
         "current",
         "detects",
         "facts",
+        "inner_evidence",
+        "inner_outcome",
         "run",
         "speaks",
         "told",
@@ -124,6 +128,8 @@ class Turns:
         self.count = self.facts = 0
         self.tools = self._tool_spans = self._user = False
         self.children: list[int] = []
+        self.inner_outcome: str | None = None
+        self.inner_evidence = semconv.EVIDENCE_NONE
         self.told: Counter[tuple[str, str | None, str | None]] = Counter()
         self.current = Turn(0, None)
         self._waiting: list[_Waiting] = []
@@ -191,6 +197,7 @@ class Turns:
             self.current.weigh()
             turn.weigh()
         self.current = turn
+        self.tools = self.tools or reading.calls_tools(span.attributes)
         self._listen(message, asked_inside)
         steps.append((self._output(span, message), turn))
         return steps
@@ -213,7 +220,7 @@ class Turns:
         self.tools = self._tool_spans = True
         self._user = False
         waiting = self._waited_for(use.id, use.name)
-        error = reading.error_of(span)
+        error = reading.error_of(span) or use.error
         turn = self.current if waiting is None else waiting.turn
         if waiting is not None:
             if use.arguments is None:

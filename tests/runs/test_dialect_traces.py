@@ -274,7 +274,7 @@ RECOGNISED = {
     "crewai-2025-07-11": ("crewai", 1, 1, 190, 164, "full"),
     "google-adk-2025-08-28": ("google_adk", 1, 2, 67, 9, "full"),
     "koog-2025-08-26": ("koog", 1, 2, 215, 125, "full"),
-    "openai-agents-2025-09-30": ("openai_agents", 2, 3, 140, 44, "none"),
+    "openai-agents-2025-09-30": ("openai_agents", 2, 3, 140, 44, "full"),
     "pydantic-ai-tools-2025-06-06": ("pydantic_ai", 1, 1, 31, 96, "full"),
     "pydantic-ai-tools-2025-12-04": ("pydantic_ai", 3, 4, 1315, 209, "full"),
 }

@@ -98,12 +98,14 @@ class ToolUse(NamedTuple):
         arguments: A mapping or text; None where it was not captured.
         result: What it brought; None where that was not captured.
         id: Identifier of the call.
+        error: What went wrong, where the tool itself says so and its span does not.
     """
 
     name: str | None = None
     arguments: Any = None
     result: Any = None
     id: str | None = None
+    error: Any = None
 
 
 class Score(NamedTuple):

@@ -49,6 +49,9 @@ FLAT: Final = frozenset({semconv.FRAMEWORK_LANGCHAIN, semconv.FRAMEWORK_LLAMA_IN
 LangGraph's prebuilt agent has a node ``agent`` that calls the model while the tools are called beside it.
 """
 
+SILENT_ROOTS: Final = frozenset({semconv.FRAMEWORK_OPENAI_AGENTS})
+"""Frameworks that end the span of a workflow well even where an exception leaves it."""
+
 _MAX_CACHED: Final = 1_000
 _cache: dict[str, str | None] = {}
 

@@ -5,6 +5,7 @@ Anthropic's and Bedrock's content blocks, Gemini's contents, the parts of the Ge
 Vercel AI SDK's parts, LangChain's serialised messages, and responses that wrap any of these.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
@@ -25,6 +26,12 @@ _ROLES: Final = {
 _WRAPPERS: Final = ("choices", "output", "messages", "generations", "candidates", "message", "data", "kwargs")
 _BLOCK_KEYS: Final = frozenset({"function", "toolUse", "toolResult", "functionCall", "function_call"})
 _DEPTH: Final = 8
+_WRAPPED: Final = ("tool_call_id", '"response"')
+_TOOL_MESSAGE: Final = re.compile(
+    r"content=(?P<content>.*?)(?: name='[^']*')?(?: id='[^']*')? tool_call_id='(?P<id>[^']*)'"
+    r"(?: artifact=.*?)?(?P<failed> status='error')?",
+    re.DOTALL,
+)
 
 
 def messages_in(value: Any) -> list[Message]:
@@ -69,6 +76,35 @@ def message_of(item: Mapping[str, Any]) -> Message | None:
         answers = (Answer(identifier, name, None if failed else content, content if failed else None),)
         text = None
     return Message(role, text, tuple(asked), answers)
+
+
+def answer_in(result: Any) -> Answer | None:
+    """The answer that a tool's result is wrapped in, or None if it is none.
+
+    A message to the model has the call's id in it, which would make equal results look different. Known are
+    LangChain's ``ToolMessage``, as JSON or as text, and Gemini's function responses.
+    """
+    if isinstance(result, str) and not any(mark in result for mark in _WRAPPED):
+        return None  # no need to parse it
+    if isinstance(result, str) and result.startswith("content="):
+        told = _TOOL_MESSAGE.fullmatch(result)
+        return None if told is None else _outcome(told["id"], told["content"], failed=bool(told["failed"]))
+    item = mapping_of(result)
+    for _ in range(_DEPTH):
+        if item is None:
+            return None
+        if set(item) == {"id", "name", "response"}:
+            return Answer(text_of(item["id"]), text_of(item["name"]), item["response"])
+        if "tool_call_id" in item and "content" in item:
+            failed = item.get("status") == "error"
+            return _outcome(text_of(item["tool_call_id"]), item["content"], failed=failed)
+        inside = (mapping_of(item.get(key)) for key in ("output", "data", "kwargs"))
+        item = next((inner for inner in inside if inner is not None), None)
+    return None
+
+
+def _outcome(identifier: str | None, content: Any, *, failed: bool) -> Answer:
+    return Answer(identifier, None, None if failed else content, content if failed else None)
 
 
 def asked_of(entry: Any) -> Asked | None:

@@ -33,6 +33,8 @@ _BEEAI: Final = "openinference.instrumentation.beeai"
 _LANGCHAIN: Final = "openinference.instrumentation.langchain"
 _CALL: Final = "tool_call."
 _BLOCK: Final = "message_content."
+_REDACTED: Final = "__REDACTED__"
+"""What its instrumentations say in place of content that they are told to hide."""
 
 
 class OpenInference(Silent):
@@ -79,7 +81,7 @@ class OpenInference(Silent):
                 # One message in pieces, as a stream brought it.
                 return Message("assistant", "".join(message.text or "" for message in told) or None)
             return as_one(told)
-        value = span.attributes.get(semconv.OUTPUT_VALUE)
+        value = _told(span.attributes, semconv.OUTPUT_VALUE)
         if semconv.OPENINFERENCE_SPAN_KIND not in span.attributes or value is None:
             return None
         found = as_one(messages_in(value))
@@ -97,27 +99,41 @@ class OpenInference(Silent):
         attributes = span.attributes
         if semconv.OPENINFERENCE_SPAN_KIND not in attributes:
             return None
-        given = attributes.get(semconv.INPUT_VALUE)
+        given = _told(attributes, semconv.INPUT_VALUE)
         if given is None:
-            given = attributes.get(semconv.TOOL_PARAMETERS)
+            given = _told(attributes, semconv.TOOL_PARAMETERS)
+            if _is_schema(given):
+                given = None
         return ToolUse(
             first_text(attributes, semconv.TOOL_NAME) or _name_of_event(span),
             given,
-            attributes.get(semconv.OUTPUT_VALUE),
+            _told(attributes, semconv.OUTPUT_VALUE),
             first_text(attributes, semconv.TOOL_CALL_ID),
         )
+
+
+def _told(attributes: Mapping[str, Any], name: str) -> Any:
+    """An attribute, unless it was hidden: then the same word is there for whatever there was to say."""
+    value = attributes.get(name)
+    return None if value == _REDACTED else value
+
+
+def _is_schema(parameters: Any) -> bool:
+    """Whether a tool's parameters are their definition, and not what it was called with: both are found."""
+    told = mapping_of(parameters) or {}
+    return told.get("type") == "object" and mapping_of(told.get("properties")) is not None
 
 
 def _flattened(span: SpanData, prefix: str) -> list[Message]:
     found: list[Message] = []
     for item in listed(span.attributes, prefix):
         parts = {key.removeprefix("message."): value for key, value in item.items()}
-        content: Any = parts.get("content")
+        content = _told(parts, "content")
         if content is None:
             content = [
-                {key.removeprefix(_BLOCK): value for key, value in block.items()}
+                {key.removeprefix(_BLOCK): value for key, value in block.items() if value != _REDACTED}
                 for block in listed(parts, "contents")
-            ]
+            ] or None
         message = message_of(
             {
                 "role": parts.get("role") or "assistant",

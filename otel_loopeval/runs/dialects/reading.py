@@ -15,10 +15,11 @@ from otel_loopeval.runs.dialects.facts import (
     ToolUse,
 )
 from otel_loopeval.runs.dialects.genai import GenAI
+from otel_loopeval.runs.dialects.messages import answer_in
 from otel_loopeval.runs.dialects.openinference import OpenInference, score_of
 from otel_loopeval.runs.dialects.openllmetry import OpenLLMetry
 from otel_loopeval.runs.dialects.platforms import Langfuse, LangSmith
-from otel_loopeval.runs.dialects.values import text_of
+from otel_loopeval.runs.dialects.values import items_of, text_of
 from otel_loopeval.runs.dialects.vercel import Vercel
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.usage import Usage
@@ -127,6 +128,13 @@ def asks_user(span: SpanData) -> bool:
     return bool(messages) and messages[-1].role == "user" and not messages[-1].answers
 
 
+def calls_tools(attributes: Mapping[str, Any]) -> bool:
+    """Whether a model stopped to have tools called: its span says so even where content is not captured."""
+    told = attributes.get(semconv.GEN_AI_RESPONSE_FINISH_REASONS)
+    reasons = (*items_of(told), told, attributes.get(semconv.LLM_FINISH_REASON))
+    return any(isinstance(reason, str) and reason.lower() in _FOR_TOOLS for reason in reasons)
+
+
 def inputs_of(span: SpanData) -> list[Message]:
     """What a model was told, in order; nothing where that was not captured."""
     for dialect in DIALECTS:
@@ -150,7 +158,10 @@ def tool_of(span: SpanData) -> ToolUse:
         identifier = identifier or use.id
         arguments = use.arguments if arguments is None else arguments
         result = use.result if result is None else result
-    return ToolUse(name or span.name, arguments, result, identifier)
+    answer = None if result is None else answer_in(result)
+    if answer is None:
+        return ToolUse(name or span.name, arguments, result, identifier)
+    return ToolUse(name or span.name, arguments, answer.value, identifier or answer.id, answer.error)
 
 
 def error_of(span: SpanData) -> str | None:
@@ -191,5 +202,6 @@ def _score(value: Any, label: Any) -> Score:
     return Score(number, True if word in _PASSED else False if word in _FAILED else None)
 
 
+_FOR_TOOLS: Final = frozenset({"tool_calls", "tool_call", "tool_use", "function_call"})
 _PASSED: Final = frozenset({semconv.LABEL_PASS, "passed", "success"})
 _FAILED: Final = frozenset({semconv.LABEL_FAIL, "failed", "failure"})
