@@ -1,15 +1,10 @@
 """Real servers, filled over OTLP: Jaeger and Phoenix, where they are installed.
 
-- ``TEST_JAEGER``: Jaeger's command, by default ``otel-loopeval-jaeger/jaeger`` in the user's cache folder.
-  From Go modules: ``go get -tool github.com/jaegertracing/jaeger/cmd/jaeger@v1.76.0`` in a module with the
-  line ``replace github.com/Shopify/sarama => github.com/Shopify/sarama v1.33.0``, then ``go build -o`` there.
-- ``TEST_PHOENIX``: the ``phoenix`` command of an environment with ``arize-phoenix``, by default
-  ``otel-loopeval-phoenix/bin/phoenix`` in the user's cache folder.
+Jaeger is the one of ``support.backends``, required in CI. Phoenix is the command ``TEST_PHOENIX``, else the
+one in the environment that the end-to-end tests have made, if they have.
 """
 
 import os
-import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -24,13 +19,13 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
+from support.backends import need
+from support.servers import free_ports
 
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.sources import Query, SourceError, open_source
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-JAEGER = os.environ.get("TEST_JAEGER") or str(CACHE / "otel-loopeval-jaeger" / "jaeger")
-PHOENIX = os.environ.get("TEST_PHOENIX") or str(CACHE / "otel-loopeval-phoenix" / "bin" / "phoenix")
 
 SECOND_NS = 10**9
 NOW_NS = time.time_ns() // SECOND_NS * SECOND_NS
@@ -44,14 +39,11 @@ ATTRIBUTES: dict[str, Any] = {
 }
 
 
-def free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
+def phoenix_command() -> str | None:
+    made = sorted(
+        (CACHE / "otel-loopeval-ci").glob("phoenix-*/bin/phoenix"), key=lambda path: path.stat().st_mtime
+    )
+    return os.environ.get("TEST_PHOENIX") or (str(made[-1]) if made else None)
 
 
 def wait_for(process: "subprocess.Popen[bytes]", address: str) -> None:
@@ -102,14 +94,13 @@ def started(command: list[str], variables: Mapping[str, str], folder: Path) -> "
 
 @pytest.fixture(scope="module")
 def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if shutil.which(JAEGER) is None:
-        pytest.skip(f"no Jaeger at {JAEGER} (this file says how to get it)")
+    command = need("jaeger")
     query, otlp, *others = free_ports(8)
     folder = tmp_path_factory.mktemp("jaeger")
     (folder / "config.yaml").write_text(
         JAEGER_CONFIG.format(query=query, otlp=otlp, grpc=others[0], health=others[1], metrics=others[2])
     )
-    process = started([JAEGER, "--config", str(folder / "config.yaml")], {}, folder)
+    process = started([command, "--config", str(folder / "config.yaml")], {}, folder)
     try:
         wait_for(process, f"http://127.0.0.1:{query}/api/services")
         fill(f"http://127.0.0.1:{otlp}")
@@ -146,8 +137,9 @@ exporters:
 
 @pytest.fixture(scope="module")
 def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    if shutil.which(PHOENIX) is None:
-        pytest.skip(f"no Phoenix at {PHOENIX} (this file says how to get it)")
+    command = phoenix_command()
+    if command is None:
+        pytest.skip("no Phoenix here (this file says how to get it)")
     port, grpc = free_ports(2)
     folder = tmp_path_factory.mktemp("phoenix")
     variables = {
@@ -157,7 +149,7 @@ def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "PHOENIX_GRPC_PORT": str(grpc),
         "PHOENIX_TELEMETRY_ENABLED": "false",
     }
-    process = started([PHOENIX, "serve"], variables, folder)
+    process = started([command, "serve"], variables, folder)
     try:
         wait_for(process, f"http://127.0.0.1:{port}/healthz")
         fill(f"http://127.0.0.1:{port}")
