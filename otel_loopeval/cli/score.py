@@ -85,7 +85,7 @@ def _gate(options: argparse.Namespace) -> "Gate":
             ) from error
     return Gate(
         score_options.fail_on(options),
-        options.max_wasted_iterations or 0,
+        options.max_wasted_iterations,
         options.max_doom_loop_rate,
         baseline,
         BaselineRule(options.min_runs, options.tolerance, options.token_tolerance),

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from otel_loopeval import semconv
 from otel_loopeval.reports.baseline import Baseline, BaselineRule, Regression
 from otel_loopeval.reports.records import RunRecord
 from otel_loopeval.reports.summary import Summary
@@ -42,14 +43,15 @@ class Gate:
         fail_on: Of :data:`CONDITIONS`: ``unhealthy`` (a run with a bad verdict), ``doom_loop`` (a run in
             which, or in a run inside it, one fired), ``waste`` (a run with more wasted iterations than it may
             have), ``budget`` (a run over its token budget), ``no_runs`` (no run with a verdict).
-        max_wasted_iterations: Wasted iterations that a run may have that brings no limit of its own.
+        max_wasted_iterations: Wasted iterations that a run may have that brings no limit of its own; None for
+            none, but any number in runs of agents, whose turns may repeat for good reason.
         max_doom_loop_rate: Share of runs that may have a doom loop, from 0 to 1; None for no limit.
         baseline: An earlier report, to be no worse than; None for none.
         baseline_rule: When a run is worse.
     """
 
     fail_on: frozenset[str] = frozenset({UNHEALTHY, NO_RUNS})
-    max_wasted_iterations: int = 0
+    max_wasted_iterations: int | None = None
     max_doom_loop_rate: float | None = None
     baseline: Baseline | None = None
     baseline_rule: BaselineRule = field(default_factory=BaselineRule)
@@ -65,14 +67,18 @@ class Gate:
         met = {
             UNHEALTHY: record.passed is False,
             DOOM_LOOP: record.doom_loop_fired,
-            WASTE: record.wasted_iterations > self._allowed_waste(record),
+            WASTE: self._is_wasteful(record),
             BUDGET: record.over_token_budget is True,
         }
         return tuple(condition for condition, is_met in met.items() if is_met and condition in self.fail_on)
 
-    def _allowed_waste(self, record: RunRecord) -> int:
-        own = record.max_wasted_iterations
-        return self.max_wasted_iterations if own is None else own
+    def _is_wasteful(self, record: RunRecord) -> bool:
+        allowed = record.max_wasted_iterations
+        if allowed is None:
+            allowed = self.max_wasted_iterations
+        if allowed is None:
+            return record.mode != semconv.MODE_AGENT and record.wasted_iterations > 0
+        return record.wasted_iterations > allowed
 
 
 class Failure(NamedTuple):

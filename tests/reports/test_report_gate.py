@@ -73,6 +73,13 @@ def test_a_runs_own_limit_of_waste_wins():
     assert gate.fails(replace(WASTED, wasted_iterations=2, max_wasted_iterations=2)) == ()
 
 
+def test_agents_may_repeat_themselves_unless_a_limit_is_set() -> None:
+    repeating = replace(WASTED, mode="agent", wasted_iterations=3, max_wasted_iterations=None)
+    assert Gate(frozenset({"waste"})).fails(repeating) == ()
+    assert Gate(frozenset({"waste"}), max_wasted_iterations=0).fails(repeating) == ("waste",)
+    assert Gate(frozenset({"waste"})).fails(replace(repeating, mode="goal")) == ("waste",)
+
+
 def test_runs_inside_others_fail_nothing_and_runs_without_a_verdict_are_not_unhealthy():
     gate = Gate(frozenset({"unhealthy", "doom_loop"}))
     assert gate.fails(NESTED) == ()

@@ -203,7 +203,7 @@ def table() -> str:
     lines: list[str] = ["### Spans and events", "", "| name | what it is |", "|---|---|"]
     for _, constant, value, description in documented():
         if constant.startswith("SPAN_"):
-            root = "" if constant == "SPAN_ITERATION" else " {agent}"
+            root = "" if constant in ("SPAN_ITERATION", "SPAN_EVALUATE") else " {agent}"
             lines.append(f"| span `{value}{root}` | {description} |")
         elif constant.startswith("EVENT_"):
             lines.append(f"| event `{value}` | {description} |")
