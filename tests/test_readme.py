@@ -69,8 +69,17 @@ def test_the_zero_code_program_is_the_one_in_the_examples() -> None:
     assert example.endswith(f'"""\n\n{block.text}')
 
 
+def test_the_test_with_a_marker(tmp_path: Path) -> None:
+    (block,) = (block for block in blocks("python") if block.note == "file: test_writer.py")
+    (tmp_path / "test_writer.py").write_text(block.text, encoding="utf-8")
+    done = run_python(["-m", "pytest", "-q", "-p", "no:cacheprovider", "test_writer.py"], cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
 def test_the_two_commands() -> None:
-    demo, tests, zero_code = (block.text for block in blocks("bash"))
+    demo, tests, zero_code, *_ = (block.text for block in blocks("bash"))
 
     assert demo == "pip install . && otel-loopeval demo\n"
     assert tests == 'pip install -e ".[dev]" && pytest\n'

@@ -182,7 +182,7 @@ class LoopRun:
         self.budget_exceeded = False
         self.resumed = self.cut = False
         self.carried_iterations = self.carried_ns = 0
-        self._streaks: set[object] | None = None
+        self._streaks: dict[object, str] | None = None  # and tools, with who told of them first
         self._accounted: set[int] | None = None
 
     @property
@@ -230,7 +230,8 @@ class LoopRun:
         """Add a guard event.
 
         One doom loop fires once per run, agent and streak; what is reported of the same streak later is
-        an intervention. A doom loop marks the runs around this one too.
+        an intervention, and so is what another guard says of a tool whose loop has fired. A doom loop marks
+        the runs around this one too.
 
         Args:
             event: The event; ``time_ns`` should be set.
@@ -246,12 +247,14 @@ class LoopRun:
         if not event.doom_loop:
             return False
         streak = (event.agent, event.key or (event.source, event.kind, event.tool, event.rule))
-        if self._streaks is None:
-            self._streaks = {streak}
-        elif streak in self._streaks or len(self._streaks) >= MAX_GUARD_EVENTS_KEPT:
+        streaks = self._streaks
+        if streaks is None:
+            streaks = self._streaks = {}
+        elif streak in streaks or len(streaks) >= MAX_GUARD_EVENTS_KEPT:
             return False
-        else:
-            self._streaks.add(streak)
+        streaks[streak] = event.source
+        if event.tool is not None and streaks.setdefault(event.tool, event.source) != event.source:
+            return False  # two guards that see one tool go round are about one loop
         self.own_doom_loop = True
         ancestor = self.parent
         while ancestor is not None and not ancestor.child_doom_loop:

@@ -67,3 +67,26 @@ def test_zero_code(clean_copy: Path, receiver: OtlpReceiver, stub: StubProcess) 
     root = receiver.received().span("evaluation_loop writer")
     assert root["resource"]["service.name"] == "writer"
     assert root["attributes"]["loopeval.health.passed"] is True
+
+
+def test_stored_traces(clean_copy: Path) -> None:
+    (block,) = (block for block in blocks("bash") if "otel-loopeval score" in block.text)
+    done = run_block(block.text, clean_copy)
+
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    for agent, verdict in (
+        ("writer", "✔ healthy"),
+        ("polisher", "✘ unhealthy"),
+        ("researcher", "✘ unhealthy"),
+    ):
+        assert re.search(rf"{agent} +{verdict}", done.stdout), done.stdout
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no docker here")
+def test_compose(clean_copy: Path) -> None:
+    (block,) = (block for block in blocks("bash") if block.text.startswith("docker compose"))
+    command, demo = block.text.splitlines()
+    assert demo == "OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4317 otel-loopeval demo"
+    checked = run_block(command.replace("up -d", "config --quiet"), clean_copy)
+
+    assert checked.returncode == 0, checked.stderr
