@@ -37,11 +37,16 @@ def improve() -> None:
     print("  healthy:", health.passed)
 
 
+def mark(_answer: str) -> float:
+    """A mark from 0 to 1."""
+    return 0.7
+
+
 def review() -> None:
     """All iterations run, and a function scores them."""
     agent = Agent(name="reviewer", instructions="You review.")
     review_loop = EvaluationLoop(
-        agent=agent, criteria="", threshold=0.5, max_iterations=2, mode="review", metric=lambda _: 0.7
+        agent=agent, criteria="", threshold=0.5, max_iterations=2, mode="review", metric=mark
     )
     print("review:", review_loop.run("Review the product page").score_history)
 

@@ -33,7 +33,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "server": SHARED | {"otlp", "runs", "detect", "health", "sources"},
     "spark": SHARED | {"otlp", "sources", "runs", "detect", "health"},
     "__main__": frozenset({"cli"}),
-    "testing": SHARED | {"otel", "otlp", "instrumentation", "reports", "runs", "detect", "health", "evaluation"},
+    "testing": SHARED
+    | {"otel", "otlp", "instrumentation", "reports", "runs", "detect", "health", "evaluation"},
     "pytest_plugin": SHARED | {"testing"},
     "doctor": SHARED | {"otel"},
     "cli": SHARED

@@ -3,6 +3,7 @@
 from datetime import datetime, timezone
 
 import pytest
+
 from otel_loopeval.pricing import known_prices, price
 from otel_loopeval.runs.usage import Usage
 

@@ -37,7 +37,7 @@ class Fingerprints:
             name: Name of the tool.
             arguments: Its arguments, as for :class:`~otel_loopeval.detect.ToolCall`; null is as none.
         """
-        told = decode(arguments) if type(arguments) is str else arguments
+        told: object = decode(arguments) if type(arguments) is str else arguments
         if told is None:
             told = arguments.strip() if isinstance(arguments, str) else {}
         return self._hash("step", name, canonical(told, full=True)[0])
