@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from conftest import Swallowed
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -35,7 +34,9 @@ def test_spans_come_back_as_they_were_and_are_appended(tmp_path: Path) -> None:
 
 
 @pytest.mark.swallows
-def test_a_file_that_cannot_be_written_to_fails_nothing(tmp_path: Path, swallowed: Swallowed) -> None:
+def test_a_file_that_cannot_be_written_to_fails_nothing(
+    tmp_path: Path, swallowed: list[tuple[str, Exception]]
+) -> None:
     with provider_to(tmp_path / "missing" / "traces.jsonl").get_tracer("scope").start_as_current_span("lost"):
         pass
     assert [(place, type(error)) for place, error in swallowed] == [("testing.trace_file", FileNotFoundError)]
