@@ -10,8 +10,9 @@ One loop object may run several times at once: nothing is kept on it, everything
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.context import get_current
 
@@ -20,7 +21,7 @@ from otel_loopeval.health import remember_guard_events
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.shapes import Call, Driven, LoopShape, driven
 from otel_loopeval.otel import _sdk
-from otel_loopeval.otel.errors import guarded, swallow
+from otel_loopeval.otel.errors import guarded, swallow, warn_once
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.judging import Judging
 from otel_loopeval.otel.live import Run
@@ -41,7 +42,9 @@ class LoopSeams:
         self._base = base
         self._shape = shape
         self._patches = Patches()
-        self._patched: set[tuple[type, str]] = set()
+        # Weak: programs make classes as they go, and what wraps a method holds its class.
+        self._patched: WeakKeyDictionary[type, set[str]] = WeakKeyDictionary()
+        self._wrappers: WeakSet[Callable[..., Any]] = WeakSet()
 
     def patch(self) -> None:
         """Patch the class, its subclasses, and those to come."""
@@ -52,6 +55,12 @@ class LoopSeams:
     def restore(self) -> None:
         """Put the original methods back, where nobody has patched over ours."""
         self._patches.restore()
+        for reference in self._patched.keyrefs():
+            owner = reference()
+            for name in () if owner is None else self._patched.get(owner, ()):
+                ours: Any = owner.__dict__.get(name)
+                if inspect.isfunction(ours) and ours in self._wrappers:
+                    setattr(owner, name, ours.__wrapped__)  # type: ignore[reportFunctionMemberAccess]  # wraps() set it
         self._patched.clear()
 
     def _patch_class(self, cls: type) -> None:
@@ -66,7 +75,15 @@ class LoopSeams:
             for name in names:
                 owner = next((owner for owner in cls.__mro__ if name in owner.__dict__), None)
                 original = None if owner is None else owner.__dict__[name]
-                if owner is None or (owner, name) in self._patched or not inspect.isfunction(original):
+                if owner is None or not inspect.isfunction(original):
+                    continue
+                patched = self._patched.setdefault(owner, set())
+                if name in patched:
+                    continue
+                patched.add(name)
+                if inspect.isgeneratorfunction(original) or inspect.isasyncgenfunction(original):
+                    # What it does, it does later, in the contexts of whoever advances it.
+                    warn_once(f"otel-loopeval: {original.__qualname__} is a generator and is not followed")
                     continue
                 # A subclass may override an async method by a plain one that returns an awaitable.
                 is_async = (
@@ -75,8 +92,8 @@ class LoopSeams:
                     or name in shape.coroutines
                 )
                 ours = functools.wraps(original)(wrap(name, original, is_async=is_async))
-                self._patched.add((owner, name))
-                self._patches.replace(owner, name, ours)
+                self._wrappers.add(ours)
+                setattr(owner, name, ours)
 
     def _patch_init_subclass(self) -> None:
         base, seams = self._base, self
@@ -99,26 +116,23 @@ class LoopSeams:
     # Runs ----------------------------------------------------------------------------------------------
 
     def _wrap_run(self, name: str, original: Callable[..., Any], *, is_async: bool) -> Callable[..., Any]:
-        if is_async:
+        if inspect.iscoroutinefunction(original):
 
             async def run_async(subject: Any, *args: Any, **kwargs: Any) -> Any:
-                outer = get_current()
-                run, owns = self._open_run(subject, Call(name, args, kwargs))
-                try:
-                    result = original(subject, *args, **kwargs)
-                    if inspect.isawaitable(result):
-                        result = await result
-                except BaseException as error:
-                    self._close_run(run, owns=owns, error=error)
-                    raise
-                else:
-                    self._close_run(run, owns=owns, result=result)
-                    return result
-                finally:
-                    if owns:
-                        leave(run, outer)
+                begin = functools.partial(original, subject, *args, **kwargs)
+                return await self._follow(subject, Call(name, args, kwargs), begin)
 
             return run_async
+
+        if is_async:
+
+            def run_plain(subject: Any, *args: Any, **kwargs: Any) -> Any:
+                result = original(subject, *args, **kwargs)
+                if not inspect.iscoroutine(result):
+                    return result  # such as a task, which goes on without being awaited
+                return self._follow(subject, Call(name, args, kwargs), lambda: result)
+
+            return run_plain
 
         def run_sync(subject: Any, *args: Any, **kwargs: Any) -> Any:
             outer = get_current()
@@ -136,6 +150,22 @@ class LoopSeams:
                     leave(run, outer)
 
         return run_sync
+
+    async def _follow(self, subject: Any, call: Call, begin: Callable[[], Awaitable[Any]]) -> Any:
+        """Await what a run method returns, as a run."""
+        outer = get_current()
+        run, owns = self._open_run(subject, call)
+        try:
+            result = await begin()
+        except BaseException as error:
+            self._close_run(run, owns=owns, error=error)
+            raise
+        else:
+            self._close_run(run, owns=owns, result=result)
+            return result
+        finally:
+            if owns:
+                leave(run, outer)
 
     def _open_run(self, subject: Any, call: Call) -> tuple[Run | None, bool]:
         """The run that a call of a run method belongs to, and whether the call opened it.
@@ -223,7 +253,7 @@ class LoopSeams:
                 self._answered(it, output)
                 return output
 
-            return ask_async
+            return self._where_awaited(original, ask_async)
 
         def ask(subject: Any, *args: Any, **kwargs: Any) -> Any:
             it = self._asking(subject, Call(name, args, kwargs))
@@ -239,6 +269,17 @@ class LoopSeams:
             return output
 
         return ask
+
+    def _where_awaited(self, original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+        """Leave a plain function alone outside of runs: what it returns there, nobody has to await."""
+        if inspect.iscoroutinefunction(original):
+            return ours
+
+        def plain(subject: Any, *args: Any, **kwargs: Any) -> Any:
+            inside = self._node_of(subject) is not None
+            return (ours if inside else original)(subject, *args, **kwargs)
+
+        return plain
 
     def _node_of(self, subject: Any) -> Any:
         """The run that a loop object drives here, or what of it the code is in; None outside of any."""
@@ -335,7 +376,7 @@ class LoopSeams:
                 self._judged(judging, verdict)
                 return verdict
 
-            return score_async
+            return self._where_awaited(original, score_async)
 
         def score(subject: Any, *args: Any, **kwargs: Any) -> Any:
             judging = self._judge(subject)

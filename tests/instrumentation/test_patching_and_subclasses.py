@@ -1,15 +1,18 @@
 """Patches of loop classes: any order of imports, any subclass, and everything back where it was."""
 
 import asyncio
+import gc
+import inspect
 import subprocess
 import sys
 import textwrap
+import weakref
 from typing import Any
 
 import pytest
 from instrumented_loops import Agent, Family, both_ways, series
 
-from otel_loopeval import current_run, uninstrument
+from otel_loopeval import EvaluationLoop, current_run, uninstrument
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.testing import Capture
 
@@ -405,6 +408,93 @@ def test_a_verdict_that_an_override_throws_away_is_none(capture: Capture, family
     with pytest.raises(ArithmeticError):
         run(family.make(9.0, base=Strict))
     assert scores_of(capture) == [[None]]
+
+
+@both_ways
+def test_an_async_method_that_is_a_plain_one(capture: Capture, family: Family, run: Any) -> None:
+    class Passing(family.loop):
+        def run_async(self, prompt: str) -> Any:
+            return super().run_async(prompt)
+
+        def _get_agent_output_async(self, *args: Any, **kwargs: Any) -> Any:
+            return super()._get_agent_output_async(*args, **kwargs)
+
+        def _score_async(self, output: str) -> Any:
+            return super()._score_async(output)
+
+    run(family.make(5.0, 9.0, base=Passing))
+    assert scores_of(capture) == [[5.0, 9.0]]
+    assert capture.value("loopeval.runs") == 1
+
+
+def test_plain_methods_return_what_they_return(capture: Capture, family: Family) -> None:
+    """A task goes on without being awaited, and some methods have async names only."""
+
+    class Plain(family.loop):
+        def run_async(self, prompt: str) -> Any:
+            return asyncio.ensure_future(super().run_async(prompt))
+
+        def _score_async(self, output: str) -> Any:
+            return self._score(output)
+
+    class Blocking(family.loop):
+        def run_async(self, prompt: str) -> Any:
+            return self.run(prompt)
+
+    async def go() -> Any:
+        loop = family.make(9.0, 5.0, base=Plain)
+        assert loop._score_async("answer").score == 9.0
+        task = loop.run_async("task")
+        assert isinstance(task, asyncio.Task)
+        await asyncio.wait([task])
+
+    asyncio.run(go())
+    assert family.make(9.0, base=Blocking).run_async("task").score_history == [9.0]
+    assert capture.value("loopeval.runs") == 2
+
+
+def test_a_run_that_is_a_generator_is_left_alone(capture: Capture, family: Family) -> None:
+    """Its iterations happen when the call has long returned: followed, it would seem to have none."""
+
+    class Stepwise(family.loop):
+        def run(self, prompt: str) -> Any:
+            for number in (1, 2):
+                yield self._score(self._get_agent_output(prompt, number)).score
+
+        async def run_async(self, prompt: str) -> Any:
+            yield self._score(prompt).score
+
+    loop = family.make(5.0, 9.0, base=Stepwise)
+    assert inspect.isgeneratorfunction(Stepwise.run)
+    assert inspect.isasyncgenfunction(Stepwise.run_async)
+    assert list(loop.run("task")) == [5.0, 9.0]
+    assert capture.spans() == []
+
+
+def test_a_run_that_is_a_generator_is_told_of(capture: Capture, caplog: pytest.LogCaptureFixture) -> None:
+    class Streaming(EvaluationLoop):
+        def run(self, prompt: str) -> Any:
+            yield prompt
+
+    complaints = [record.getMessage() for record in caplog.records]
+    assert complaints == [f"otel-loopeval: {Streaming.run.__qualname__} is a generator and is not followed"]
+
+
+def test_classes_that_are_made_as_the_program_goes_are_garbage_again(
+    capture: Capture, family: Family
+) -> None:
+    def use_a_class() -> "weakref.ref[type]":
+        class Passing(family.loop):
+            def run(self, prompt: str) -> Any:
+                return super().run(prompt)
+
+        family.make(9.0, base=Passing).run("task")
+        return weakref.ref(Passing)
+
+    made = use_a_class()
+    gc.collect()
+    assert made() is None
+    assert capture.value("loopeval.runs") == 1
 
 
 # Orders of imports --------------------------------------------------------------------------------
