@@ -5,6 +5,7 @@ costs every span of the batch. So what others give us is made to fit when it com
 """
 
 from enum import Enum
+from math import isfinite, nan
 from operator import index
 from typing import Any
 
@@ -45,6 +46,15 @@ def as_int(value: Any) -> int | None:
     except Exception:  # noqa: BLE001 - no integer
         return None
     return number if number is not None and -MAX_INT - 1 <= number <= MAX_INT else None
+
+
+def as_float(value: Any) -> float | None:
+    """The value as a finite number; None if it is none."""
+    try:
+        number = float(value) if isinstance(value, (int, float)) else nan
+    except OverflowError:  # an integer beyond the floats
+        return None
+    return number if isfinite(number) else None
 
 
 def as_time_ns(value: Any) -> int | None:

@@ -1,13 +1,12 @@
 """Our own loops: ``EvaluationLoop`` and ``GoalLoop``."""
 
-import math
 from typing import Any
 
 from otel_loopeval import semconv
 from otel_loopeval.evaluation.agents import agent_name
 from otel_loopeval.evaluation.goal import GoalLoop
 from otel_loopeval.evaluation.loop import EvaluationLoop
-from otel_loopeval.health.wire import as_int, as_text
+from otel_loopeval.health.wire import as_float, as_int, as_text
 from otel_loopeval.instrumentation.seams import LoopSeams
 from otel_loopeval.instrumentation.shapes import Call, LoopShape
 from otel_loopeval.otel.iterations import Iteration
@@ -19,14 +18,9 @@ SCOPE = semconv.INSTRUMENTATION_SCOPE_PREFIX + "evaluation"
 
 def loop_settings(loop: Any) -> dict[str, Any]:
     """The settings of a run that an evaluation loop object tells, whatever it really holds."""
-    threshold = getattr(loop, "threshold", None)
-    try:
-        number = float(threshold) if isinstance(threshold, (int, float)) else math.nan
-    except OverflowError:
-        number = math.nan
     mode = getattr(loop, "mode", None)
     return {
-        "threshold": number if math.isfinite(number) else None,
+        "threshold": as_float(getattr(loop, "threshold", None)),
         "max_iterations": as_int(getattr(loop, "max_iterations", None)),
         "mode": mode if mode in (semconv.MODE_OPTIMIZE, semconv.MODE_REVIEW) else semconv.MODE_OPTIMIZE,
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from otel_loopeval.runs.run import LoopRun
 
 
-GUARD_EVENTS_ON_SPANS: Final = 100
+_GUARD_EVENTS_ON_SPANS: Final = 100
 """Guard events of a run that go onto spans: a span keeps 128 events and drops the oldest, among which is
 the one that matters. Doom loops that fire are told beyond it."""
 
@@ -31,7 +31,7 @@ def tell(
     fired: bool,
 ) -> None:
     """Put a guard event on a span of the run that is still open, or into the log, as the options say."""
-    if not fired and run.interventions > GUARD_EVENTS_ON_SPANS:
+    if not fired and run.interventions > _GUARD_EVENTS_ON_SPANS:
         return
     try:
         emission.emit(

@@ -5,7 +5,6 @@ that the loop starts. The owner of the root sets its health just before it ends:
 reaches every exporter whatever the order of the processors.
 """
 
-import math
 import threading
 from time import time_ns
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from opentelemetry.trace import INVALID_SPAN, NoOpTracer
 from otel_loopeval import semconv
 from otel_loopeval.evaluation.stop import StopLoop
 from otel_loopeval.health import LoopHealthResult, guard_event_of
-from otel_loopeval.health.wire import encodable
+from otel_loopeval.health.wire import as_float, encodable
 from otel_loopeval.otel import _sdk, doom, emission
 from otel_loopeval.otel.console import print_verdict
 from otel_loopeval.otel.errors import guarded, swallow
@@ -35,10 +34,6 @@ if TYPE_CHECKING:
 _UNKNOWN_HEALTH = LoopHealthResult(0, 0, doom_loop_fired=False, guard_interventions=0, total_duration_s=0.0)
 
 _EVIDENCE = (semconv.EVIDENCE_NONE, semconv.EVIDENCE_ARGUMENTS, semconv.EVIDENCE_FULL)
-
-_GUARD_EVENTS_ON_SPANS = 100
-"""Guard events of a run that go onto spans: a span keeps 128 events and drops the oldest, among which is
-the one that matters. Doom loops that fire are told beyond it."""
 
 
 class Run(Node):
@@ -322,8 +317,8 @@ class Run(Node):
             if number > len(state.iterations):
                 state.begin_iteration(state.active_ns, number)
             iteration = state.iterations[number - 1]
-            if iteration.score is None and isinstance(score, (int, float)) and math.isfinite(score):
-                iteration.score = float(score)
+            if iteration.score is None:
+                iteration.score = as_float(score)
 
     def abandon(self) -> None:
         """Let go of everything that keeps other runs alive: the tracker no longer follows this one."""
@@ -354,17 +349,9 @@ class Run(Node):
         guard_event = state.stamp(guard_event_of(event), now_ns, iteration_state)
         with self.pipeline.tracker.lock:
             fired = state.add_guard_event(guard_event)
-        span = (self.span if iteration is None else iteration.span) or INVALID_SPAN
         context = self.context or EMPTY_CONTEXT
-        if fired or state.interventions <= _GUARD_EVENTS_ON_SPANS:
-            emission.emit(
-                self.pipeline.options.events,
-                span,
-                self.pipeline.logger,
-                context if iteration is None else iteration.context,
-                semconv.EVENT_GUARD,
-                emission.guard_event(guard_event),
-                guard_event.time_ns or now_ns,
-                (semconv.GUARD_REASON, guard_event.reason),
-            )
+        innermost: Node = self if iteration is None else iteration
+        doom.tell(
+            self.pipeline, state, guard_event, innermost.span, innermost.context or context, fired=fired
+        )
         doom.announce(self.pipeline, state, guard_event, context, fired=fired)

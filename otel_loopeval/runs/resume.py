@@ -59,6 +59,7 @@ def token_of(run: LoopRun, paused_ns: int, trace_id: int = 0, span_id: int = 0) 
         "interventions": run.interventions,
         "doom_loops": list(dict.fromkeys(event.kind for event in run.guard_events if event.doom_loop)),
         "child_doom_loop": run.child_doom_loop,
+        "over_budget": run.budget_exceeded,
         "spending": _spending(run.spending),
         "judges": _spending(run.judge_spending),
     }
@@ -148,6 +149,7 @@ def carry_over(segment: Segment, run: LoopRun) -> None:
         run.guard_events.append(GuardEvent(kind=kind, doom_loop=True, time_ns=run.started_ns))
     run.own_doom_loop = bool(facts["doom_loops"])
     run.child_doom_loop = facts["child_doom_loop"] is True
+    run.budget_exceeded = facts["over_budget"] is True
     run.spending = _read_spending(facts["spending"])
     run.judge_spending = _read_spending(facts["judges"])
 

@@ -401,6 +401,24 @@ def test_the_current_run_inside_of_the_packages_tools(
     assert outline(capture) == "agent_loop writer\n  evaluation_loop.iteration"
 
 
+@pytest.mark.swallows
+def test_a_tool_result_that_cannot_be_read(capture: Capture) -> None:
+    from praisonaiagents import Agent  # noqa: PLC0415 - late
+
+    class Ambiguous:
+        def __bool__(self) -> bool:
+            raise ValueError("the truth value of an array is ambiguous")
+
+    result = {"error": Ambiguous()}
+
+    class Measuring(Agent):
+        def _execute_tool_with_context(self, *_: Any, **__: Any) -> Any:
+            return result
+
+    assert scripted(base=Measuring).execute_tool("measure", {}) is result
+    assert capture.span("execute_tool measure")["status"] == "UNSET"
+
+
 def test_two_evaluation_loops_of_one_agent_at_once(capture: Capture, stubs: Stubs) -> None:
     stubs(using_a_tool, scores=[9])
     runs: list[Any] = []

@@ -95,6 +95,10 @@ def test_a_call_outside_of_any_run_is_a_span(
 
 def test_the_programs_own_calls_are_none_of_ours(capture: Capture, client: openai.OpenAI) -> None:
     client.chat.completions.create(model="gpt-4o-mini", messages=HELLO)  # type: ignore[arg-type]
+    for name in ({"__name__": None}, {}):
+        nameless: dict[str, Any] = dict(name)
+        exec(CALLERS, nameless)
+        assert nameless["ask"](client, messages=HELLO).choices[0].message.content == "A fine answer."
     assert capture.spans() == []
 
 

@@ -111,6 +111,16 @@ def test_what_happened_once_is_counted_once(capture: Capture) -> None:
     assert capture.metrics()["loopeval.run.duration"]["points"][0]["count"] == 1
 
 
+def test_a_budget_is_exceeded_once(capture: Capture) -> None:
+    token = None
+    for _ in range(3):
+        with loop("writer", token_budget=10, resume=token) as run, iteration():
+            chat(capture, 20, 0)
+            token = run.paused()
+            assert run.over_token_budget is True
+    assert points(capture, "loopeval.token_budget.exceeded") == [({}, 1)]
+
+
 def test_three_segments(capture: Capture) -> None:
     token = ""
     with loop("writer", threshold=8.0) as run:

@@ -204,7 +204,7 @@ def _called_by_package() -> bool:
     for _ in range(_FARTHEST):
         if frame is None:
             return False
-        module = frame.f_globals.get("__name__", "")
+        module = str(frame.f_globals.get("__name__"))  # programs run code under any name, or none
         if not module.startswith(_BETWEEN):
             return module == _PACKAGE or module.startswith(_PACKAGE + ".")
         frame = frame.f_back

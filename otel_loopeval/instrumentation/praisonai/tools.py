@@ -17,7 +17,7 @@ from otel_loopeval.instrumentation.model_calls import Turn, current_turn
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.instrumentation.praisonai.loops import SCOPE
 from otel_loopeval.otel import _sdk, emission
-from otel_loopeval.otel.errors import swallow
+from otel_loopeval.otel.errors import guarded, swallow
 from otel_loopeval.otel.fingerprints import step_attributes
 from otel_loopeval.otel.options import captures_content
 from otel_loopeval.otel.pipeline import registry
@@ -223,6 +223,7 @@ class _ToolRun:
             span.end(ended_ns)
 
 
+@guarded("praisonai.tool_result")
 def _reported_error(result: Any) -> Any:
     """The error that a result reports, or None: the package hands errors to the model as results."""
     if not isinstance(result, dict):
