@@ -443,6 +443,11 @@ def _outcome(span: "SpanData") -> str:
                 return semconv.OUTCOME_PAUSED
             if name in _OUT_OF_TURNS:
                 return semconv.OUTCOME_LIMIT
-    if span.error and span.status_message.startswith(_OUT_OF_TURNS_TEXT):
-        return semconv.OUTCOME_LIMIT
-    return semconv.OUTCOME_FAILED if span.error else semconv.OUTCOME_COMPLETED
+    if not span.error:
+        return semconv.OUTCOME_COMPLETED
+    agents_sdk = framework_of(span.scope) == semconv.FRAMEWORK_OPENAI_AGENTS
+    return (
+        semconv.OUTCOME_LIMIT
+        if agents_sdk and _OUT_OF_TURNS_TEXT in span.status_message
+        else semconv.OUTCOME_FAILED
+    )

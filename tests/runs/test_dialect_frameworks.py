@@ -218,7 +218,7 @@ def agents_sdk_trace(*agents: str) -> list[SpanData]:
         ([""], ["completed", "completed"]),
         (["Max turns exceeded: {'max_turns': 8}"], ["limit", "limit"]),
         (["Error getting response: {'error': 'boom'}"], ["failed", "failed"]),
-        (["Max turns exceeded", ""], ["limit", "completed", "completed"]),
+        (["{'message': 'Max turns exceeded', 'data': {}}", ""], ["limit", "completed", "completed"]),
         (["", "Error"], ["completed", "failed", "failed"]),
     ],
 )
