@@ -88,6 +88,32 @@ def test_what_a_message_says_that_a_tool_brought(told: str, use: ToolUse | None)
     assert reading.tool_of(tool_span({"output.value": told})) == expected
 
 
+@pytest.mark.parametrize(
+    ("inputs", "arguments"), [({"city": "Paris"}, {"city": "Paris"}), (None, "{'city': 'Paris'}")]
+)
+def test_arguments_among_much_else(inputs: Any, arguments: Any) -> None:
+    """OpenLLMetry tells LangChain's tools with the step of the graph and the id of the call."""
+    told = {
+        "input_str": "{'city': 'Paris'}",
+        "tags": ["seq:step:1"],
+        "metadata": {"langgraph_step": 2, "checkpoint_ns": "tools:e9056d49"},
+        "inputs": inputs,
+        "kwargs": {"tool_call_id": "call_1"},
+    }
+    brought = {
+        "output": {"kwargs": {"content": "15 degrees", "tool_call_id": "call_1"}},
+        "kwargs": {"tags": []},
+    }
+    attributes = {
+        "traceloop.span.kind": "tool",
+        "traceloop.entity.name": "get_weather",
+        "traceloop.entity.input": json.dumps(told),
+        "traceloop.entity.output": json.dumps(brought),
+    }
+    span = SpanData("execute_tool get_weather", 1, 2, None, 0, 1, attributes, ())
+    assert reading.tool_of(span) == ToolUse("get_weather", arguments, "15 degrees", "call_1")
+
+
 def test_what_is_hidden_is_not_seen() -> None:
     """Whatever a tool is called with is the same word then, and what a model says too: no loop."""
     model = {"input.value": HIDDEN, "output.value": HIDDEN, "llm.token_count.prompt": 5}

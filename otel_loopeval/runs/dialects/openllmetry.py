@@ -82,8 +82,14 @@ class OpenLLMetry(Silent):
 
 
 def _arguments(given: Any) -> Any:
-    """What the tool was called with: its decorator tells ``args`` and ``kwargs``."""
+    """What the tool was called with.
+
+    Its decorator tells ``args`` and ``kwargs``; its instrumentation of LangChain tells ``inputs`` among much
+    that differs from call to call.
+    """
     told = mapping_of(given)
+    if told is not None and "inputs" in told and "input_str" in told:
+        return told["input_str"] if told["inputs"] is None else told["inputs"]
     if told is None or not set(told) <= {"args", "kwargs"}:
         return given
     args, kwargs = told.get("args"), told.get("kwargs")
