@@ -137,6 +137,21 @@ def _checked_text(name: str, value: Any) -> str:
     return value
 
 
+def _segment_before(token: str) -> Segment | None:
+    """The segment that a token tells of; None on an error of ours.
+
+    Raises:
+        ValueError: It is no token.
+    """
+    try:
+        return read_token(token)
+    except ValueError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the guard
+        swallow("loop.resume", error)
+        return None
+
+
 @guarded("loop.exit")
 def _run_here(entered: list[Run]) -> Run | None:
     """The innermost of some runs that the calling code is in."""
@@ -284,7 +299,7 @@ def loop(
     if token_budget is not None:
         settings["token_budget"] = checked_count("token_budget", token_budget)
     run_id = None if id is None else _checked_text("id", id)
-    before = None if resume is None else read_token(_checked_text("resume", resume))
+    before = None if resume is None else _segment_before(_checked_text("resume", resume))
     if before is not None and before.run_id is not None:
         if run_id is not None and run_id != before.run_id:
             raise ValueError(f"resume is of run {before.run_id!r}, not of id {run_id!r}")

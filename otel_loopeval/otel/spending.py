@@ -48,16 +48,6 @@ def count_span(
         announce(pipeline, run, spent, context)
 
 
-def count_usage(pipeline: "Pipeline", node: "Node", usage: Usage, ended_ns: int, context: Context) -> None:
-    """Count a model call inside a run that no span tells of."""
-    tracker, run = pipeline.tracker, node.state
-    price = tracker.price
-    cost_usd = None if price is None else price(usage, ended_ns)
-    with tracker.lock:
-        run.spend(node.iteration_state, usage, cost_usd, judging=node.judging)
-    announce(pipeline, run, Spent(usage, cost_usd, node.judging), context)
-
-
 def announce(pipeline: "Pipeline", run: "LoopRun", spent: Spent, context: Context) -> None:
     """Put a model call on the metrics, and tell of the runs that it took over their token budget."""
     pipeline.instruments.spent(run, spent, context)

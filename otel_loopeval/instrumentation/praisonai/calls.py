@@ -129,12 +129,15 @@ def _wrap(
     original = target.original
 
     def is_ours(args: tuple[Any, ...]) -> bool:
-        if not patches.active:
-            return False
-        if _called_by_package():
-            return True
-        if inside is not None and current_call.get() is not None:
-            inside(target, args)
+        try:
+            if not patches.active:
+                return False
+            if _called_by_package():
+                return True
+            if inside is not None and current_call.get() is not None:
+                inside(target, args)
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("praisonai.is_ours", error)
         return False
 
     if inspect.iscoroutinefunction(original):
@@ -192,9 +195,13 @@ def _begin(
 
 
 def _answered(call: ModelCall, recording: _Recording, response: Any, kwargs: Mapping[str, Any]) -> Any:
-    streamed = bool(kwargs.get("stream"))
-    if streamed and recording.hears and call.parent is not None:
-        _tell_parent(response, call.parent)
+    streamed = False
+    try:
+        streamed = bool(kwargs.get("stream"))
+        if streamed and recording.hears and call.parent is not None:
+            _tell_parent(response, call.parent)
+    except Exception as error:  # noqa: BLE001 - the guard
+        swallow("praisonai.answered", error)
     return call.answered(response, streamed=streamed)
 
 
@@ -232,12 +239,9 @@ def _recording_of_openai(target: _Target, args: tuple[Any, ...], _kwargs: Mappin
 
 def _note_openai(target: _Target, args: tuple[Any, ...]) -> None:
     """LiteLLM makes a call through the SDK for the package: others may record that one."""
-    try:
-        call = current_call.get()
-        if call is not None and not call.covered and _openai_is_recorded(target, args):
-            call.covered = True
-    except Exception as error:  # noqa: BLE001 - the guard
-        swallow("praisonai.note_openai", error)
+    call = current_call.get()
+    if call is not None and not call.covered and _openai_is_recorded(target, args):
+        call.covered = True
 
 
 def _openai_is_recorded(target: _Target, args: tuple[Any, ...]) -> bool:
@@ -291,8 +295,5 @@ def _tell_parent(stream: Any, parent: Any) -> None:
     It makes the span when the stream is over, in a thread without a context. What it is told is kept beside
     the request, and is sent to nobody.
     """
-    try:
-        details: Any = stream.logging_obj.model_call_details["litellm_params"]
-        details["metadata"] = {**(details.get("metadata") or {}), "litellm_parent_otel_span": parent}
-    except Exception as error:  # noqa: BLE001 - the guard
-        swallow("praisonai.tell_parent", error)
+    details: Any = stream.logging_obj.model_call_details["litellm_params"]
+    details["metadata"] = {**(details.get("metadata") or {}), "litellm_parent_otel_span": parent}

@@ -95,6 +95,7 @@ def _wrap_async(patches: Patches, original: Any) -> Any:
     return execute_tool_async
 
 
+@guarded("praisonai.stop")
 def _stop_if_asked() -> None:
     """Raise ``StopLoop`` if somebody asked for it: an agent may call tools for long within one turn."""
     node: Any = get_current().get(_sdk.RUN_KEY)
