@@ -47,9 +47,19 @@ _PROVIDERS = {
 def known_prices() -> Price | None:
     """Tells what a call cost; None where the extra ``[cost]`` is not installed.
 
-    The list itself is loaded when the first call is priced: it takes longer to load than all the rest.
+    The list itself is loaded by :func:`load_prices`, or else when the first call is priced.
     """
     return price if find_spec(_LIST) is not None else None
+
+
+def load_prices() -> None:
+    """Load the list, if it is installed: as the process starts, and not while the program is at work.
+
+    It imports an HTTP client, which the OpenAI SDK uses too as soon as ``sys.modules`` has it: calls that the
+    program makes in other threads fail while the import goes on.
+    """
+    if find_spec(_LIST) is not None:
+        _snapshot()
 
 
 def price(usage: Usage, ended_ns: int) -> float | None:
@@ -75,8 +85,7 @@ def _price_of(provider: str | None, model: str) -> Callable[[Usage, int], float 
     provider_id = _list_name(provider)
     if rest and _list_name(named) == provider_id:
         model = rest  # "openai/gpt-4o-mini", as routers write it
-    known: set[str] = {entry.id for entry in import_module(_LIST + ".data_snapshot").get_snapshot().providers}
-    if provider_id not in known:  # it would guess
+    if all(entry.id != provider_id for entry in _snapshot().providers):  # it would guess
         return None
 
     def cost(usage: Usage, ended_ns: int) -> float | None:
@@ -98,6 +107,10 @@ def _price_of(provider: str | None, model: str) -> Callable[[Usage, int], float 
         return float(found.total_price)
 
     return cost
+
+
+def _snapshot() -> Any:
+    return import_module(_LIST + ".data_snapshot").get_snapshot()
 
 
 def _list_name(provider: str) -> str:

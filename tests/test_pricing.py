@@ -1,19 +1,60 @@
 """Costs against the published prices of the day, written out by hand."""
 
+import subprocess
+import sys
 from datetime import datetime, timezone
 
 import pytest
 
 from otel_loopeval.pricing import known_prices, price
-from otel_loopeval.runs.usage import Usage
+from otel_loopeval.runs.usage import Usage, read_usage
 
 pytest.importorskip("genai_prices", reason="the extra [cost] is not installed")
 
 LATE_2026 = int(datetime(2026, 11, 1, tzinfo=timezone.utc).timestamp() * 1e9)
 
 
+@pytest.mark.parametrize(
+    ("provider", "address", "paid"),
+    [
+        ("openai", "api.openai.com", "openai"),
+        ("openai", "eu.api.openai.com", "openai"),
+        ("openai", None, "openai"),
+        ("openai", "127.0.0.1", None),
+        ("openai", "gateway.example.com", None),
+        ("openai", "notopenai.com", None),
+        ("groq", "gateway.example.com", "groq"),
+        (None, "api.openai.com", None),
+    ],
+)
+def test_who_speaks_the_api_of_openai_need_not_be_openai(
+    provider: str | None, address: str | None, paid: str | None
+) -> None:
+    attributes = {"gen_ai.usage.input_tokens": 1, "gen_ai.provider.name": provider, "server.address": address}
+    usage = read_usage(attributes)
+    assert usage is not None
+    assert usage.provider == paid
+
+
 def test_the_price_list_is_found_where_it_is_installed() -> None:
     assert known_prices() is price
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        "otel_loopeval.instrument(console=False)",
+        "otel_loopeval.LoopHealthProcessor()",
+        "with otel_loopeval.loop('writer'): pass",
+    ],
+)
+def test_the_price_list_is_loaded_before_anything_is_priced(beginning: str) -> None:
+    """Loaded later, it breaks calls that the program makes through the OpenAI SDK in other threads."""
+    program = f"import sys, otel_loopeval\n{beginning}\nprint('genai_prices' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "True\n"
 
 
 @pytest.mark.parametrize(

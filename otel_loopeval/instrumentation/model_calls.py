@@ -23,6 +23,7 @@ from otel_loopeval.otel.errors import swallow
 from otel_loopeval.otel.options import captures_content
 from otel_loopeval.otel.pipeline import registry
 from otel_loopeval.otel.spending import count_span
+from otel_loopeval.runs.usage import seller
 
 if TYPE_CHECKING:
     from otel_loopeval.otel.live import Run
@@ -187,7 +188,7 @@ class ModelCall:
             if answer.usage is not None:
                 answer.usage = answer.usage._replace(
                     model=answer.usage.model or answer.model or self._request.model,
-                    provider=self._request.provider,
+                    provider=seller(self._request.provider, self._request.address),
                 )
             self._end_span(error, ended_ns)
         except Exception as problem:  # noqa: BLE001 - the guard

@@ -10,7 +10,7 @@ from otel_loopeval.instrumentation import evaluation, praisonai
 from otel_loopeval.instrumentation.patches import Patches
 from otel_loopeval.otel import errors, lifecycle
 from otel_loopeval.otel.options import OnDoomLoop, Options, check_provider
-from otel_loopeval.otel.pipeline import registry
+from otel_loopeval.otel.pipeline import prepare, registry
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -102,6 +102,7 @@ def instrument(
     )
     if options.sigterm:
         lifecycle.handle_sigterm()
+    prepare()
     with _state.lock:
         registry.configure(options, tracer_provider, meter_provider, logger_provider)
         if _state.active:

@@ -16,7 +16,7 @@ from otel_loopeval import semconv
 from otel_loopeval.otel import _sdk, errors, lifecycle, watching
 from otel_loopeval.otel.instruments import Instruments
 from otel_loopeval.otel.options import Options
-from otel_loopeval.pricing import known_prices
+from otel_loopeval.pricing import known_prices, load_prices
 from otel_loopeval.runs.following import Following
 from otel_loopeval.runs.nodes import Opening
 from otel_loopeval.runs.run import LoopRun
@@ -34,6 +34,9 @@ _ROOM = 20_000
 
 _KNOWN_PRICES = known_prices()
 _PRICE = None if _KNOWN_PRICES is None else errors.guarded("pricing")(_KNOWN_PRICES)
+
+prepare = errors.guarded("pricing.load")(load_prices)
+"""Loads what runs need and what is too slow, or worse, to load when they go on. Cheap the second time."""
 
 
 class OpenSpans(dict[int, Any]):
@@ -306,6 +309,7 @@ class Registry:
 
     def of(self, provider: TracerProvider) -> Pipeline:
         """The pipeline of a provider; made, and its processor added to it, if it has none."""
+        prepare()
         with self._lock:
             pipeline = self._pipelines.get(id(provider))
             if pipeline is not None:

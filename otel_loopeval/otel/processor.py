@@ -12,7 +12,7 @@ from otel_loopeval import semconv
 from otel_loopeval.otel import _sdk, doom, emission, fingerprints, spending
 from otel_loopeval.otel.console import print_verdict
 from otel_loopeval.otel.options import Options, check_provider
-from otel_loopeval.otel.pipeline import Pipeline, open_spans
+from otel_loopeval.otel.pipeline import Pipeline, open_spans, prepare
 from otel_loopeval.runs.dialects import own, reading
 from otel_loopeval.runs.dialects.facts import Look
 from otel_loopeval.runs.following import enclosing
@@ -46,6 +46,7 @@ class LoopHealthProcessor(_sdk.Hooks):
         providers = (options.pop("meter_provider", None), options.pop("logger_provider", None))
         check_provider("meter_provider", providers[0], "get_meter")
         check_provider("logger_provider", providers[1], "get_logger")
+        prepare()
         pipeline = Pipeline(Options.of(options), trace.NoOpTracerProvider(), *providers)
         pipeline.own_providers = providers
         self.use(pipeline)
@@ -107,16 +108,18 @@ class LoopHealthProcessor(_sdk.Hooks):
         open_spans.drop_closed()
         self._pipeline.instruments.started(run, context_of(span))
 
-    def _ending(self, span: Span) -> None:
+    def _ending(self, span: Span, entry: Any) -> None:
         """A span that may matter is about to end: the last moment to put something on it."""
         span_id = span.get_span_context().span_id
         self._pipeline.foreign_roots.pop(span_id, None)
-        entry = open_spans.find(open_spans.get(span_id), make=True)
-        open_spans.pop(span_id, None)
-        if entry is not None:
+        if entry is not None and entry is span:
+            found = _sdk.LiveOpening(span_id, ref(span))
+        else:
+            found = open_spans.find(entry, make=True)
+        if found is not None:
             neutral = neutral_span(span)
-            self._take(entry, span, neutral)
-            if not isinstance(entry, (SpanNode, Opening)) and neutral.scope.startswith(semconv.SCOPE):
+            self._take(found, span, neutral)
+            if not isinstance(found, (SpanNode, Opening)) and neutral.scope.startswith(semconv.SCOPE):
                 return  # our instrumentations put theirs on themselves
             fingerprints.put_on(self._pipeline.options, span, neutral)
 

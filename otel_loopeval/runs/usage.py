@@ -16,7 +16,7 @@ class Usage(NamedTuple):
         cache_write_tokens: Input tokens that were written to a cache.
         reasoning_tokens: Output tokens that were spent on reasoning.
         model: The model that answered, else the one that was asked for; None where unknown.
-        provider: Who served it (``gen_ai.provider.name``), or None.
+        provider: Who served it and is paid for it (``gen_ai.provider.name``), or None where unknown.
     """
 
     input_tokens: int
@@ -29,6 +29,8 @@ class Usage(NamedTuple):
 
 
 _DIGITS = 16
+_OPENAI = "openai"
+_OPENAI_DOMAIN = ".openai.com"
 
 Price = Callable[[Usage, int], "float | None"]
 """The cost in USD of a call that ended at a time (nanoseconds since the epoch); None where it is unknown."""
@@ -107,8 +109,25 @@ def read_usage(attributes: Mapping[str, Any]) -> Usage | None:
         tokens_of(attributes.get(semconv.GEN_AI_USAGE_REASONING_OUTPUT_TOKENS)),
         _text(attributes.get(semconv.GEN_AI_RESPONSE_MODEL))
         or _text(attributes.get(semconv.GEN_AI_REQUEST_MODEL)),
-        _text(attributes.get(semconv.GEN_AI_PROVIDER_NAME)) or _text(attributes.get(semconv.GEN_AI_SYSTEM)),
+        seller(
+            _text(attributes.get(semconv.GEN_AI_PROVIDER_NAME))
+            or _text(attributes.get(semconv.GEN_AI_SYSTEM)),
+            _text(attributes.get(semconv.SERVER_ADDRESS)),
+        ),
     )
+
+
+def seller(provider: str | None, address: str | None) -> str | None:
+    """Who is to be paid for a call; None where nobody knows.
+
+    Instrumentations say ``openai`` of whatever speaks OpenAI's API: a gateway, or a server on this machine.
+
+    Args:
+        provider: The provider, as ``gen_ai.provider.name`` has it.
+        address: Host of the API, or None where that is not told.
+    """
+    elsewhere = address is not None and not f".{address}".endswith(_OPENAI_DOMAIN)
+    return None if provider == _OPENAI and elsewhere else provider
 
 
 def tokens_of(value: Any) -> int:

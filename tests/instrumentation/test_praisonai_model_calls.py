@@ -143,6 +143,17 @@ async def test_async_calls_belong_to_the_iterations_that_make_them(
     assert capture.value("loopeval.tokens") == 720
 
 
+def test_who_speaks_the_api_of_openai_is_not_paid_like_openai(
+    capture: Capture, client: openai.OpenAI
+) -> None:
+    pytest.importorskip("genai_prices", reason="the extra [cost] is not installed")
+    with loop("writer"), iteration():
+        ask(client, messages=HELLO)
+    root = capture.span("evaluation_loop")["attributes"]
+    assert root["loopeval.run.tokens.input"] == 100
+    assert "loopeval.run.cost_usd" not in root
+
+
 def test_tokens_are_counted_where_nothing_is_sampled(client: openai.OpenAI) -> None:
     with Capture(sampler=ALWAYS_OFF) as capture:
         capture.instrument()

@@ -7,6 +7,7 @@ the package makes it: the program's own calls are none of our business.
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +30,7 @@ _OPENAI_METHODS: Final = (
     ("openai.resources.responses", ("Responses", "AsyncResponses"), ("create",)),
 )
 """Modules of the OpenAI SDK, their classes and methods; a version has not all of them."""
+_OPENAI_BASES: Final = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 _LITELLM_FUNCTIONS: Final = ("completion", "acompletion", "responses", "aresponses")
 
 
@@ -258,14 +260,19 @@ def _client(args: tuple[Any, ...]) -> Any:
 
 
 def _read_litellm(target: _Target, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> genai.Request:
+    litellm = target.owner
     model = kwargs.get("model", args[0] if args else None)
     base = kwargs.get("api_base") or kwargs.get("base_url")
     provider = kwargs.get("custom_llm_provider")
     if isinstance(model, str):
         try:
-            model, provider, _, base = target.owner.get_llm_provider(model, provider, base)
+            model, provider, _, base = litellm.get_llm_provider(model, provider, base)
         except Exception:  # noqa: BLE001 - it knows no provider for it: then neither do we
             provider = None
+    if provider == "openai" and not base:  # it looks here when it makes the call
+        base = getattr(litellm, "api_base", None) or next(
+            filter(None, map(os.environ.get, _OPENAI_BASES)), None
+        )
     address, port = genai.server_of(base)
     return genai.read_request(
         kwargs,
