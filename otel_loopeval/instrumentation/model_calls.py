@@ -6,6 +6,7 @@ call find a stand-in of the span around it as their parent: it has the same iden
 to look away. What is around the call and reports the same usage later is noted as counted.
 """
 
+import threading
 from contextvars import ContextVar
 from itertools import count
 from time import time_ns
@@ -32,6 +33,9 @@ OURS: Final = "ours"
 THEIRS: Final = "theirs"
 LATER: Final = "later"
 """Who records a call: we do, somebody else does, or that is seen when it has been made."""
+
+ENDING: Final = "otel-loopeval-stream"
+"""Name of the threads that end the calls whose streams were given up."""
 
 _numbers = count(1)
 
@@ -210,7 +214,12 @@ class ModelCall:
             swallow("model_call.show", problem)
 
     def __del__(self) -> None:  # a stream that nobody read to its end, or closed
-        if not self._ended:
+        if self._ended:
+            return
+        # Garbage is collected at any moment, also in a thread that holds a lock which ending a span takes.
+        try:
+            threading.Thread(target=self.end, name=ENDING).start()
+        except Exception:  # noqa: BLE001 - the interpreter is going, and no other thread is left
             self.end()
 
     def _leave(self) -> None:

@@ -8,6 +8,7 @@ among them, are in ``test_token_totals.py``.
 import asyncio
 import gc
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,10 +16,12 @@ import openai
 import praisonaiagents
 import pytest
 from openai.resources.chat.completions import Completions
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from support.openai_stub import Fault, OpenAIStub, message, tool_call
 
 from otel_loopeval import Judge, current_run, iteration, loop, uninstrument
+from otel_loopeval.instrumentation.model_calls import ENDING
 from otel_loopeval.testing import Capture
 
 CALLERS = """
@@ -203,8 +206,44 @@ def test_a_stream_that_is_closed_or_given_up_ends_its_span(capture: Capture, cli
     for _ in ask(client, messages=HELLO, stream=True):
         break
     gc.collect()
+    await_endings()
     assert len(capture.spans()) == 3
     assert {span["status"] for span in capture.spans()} == {"UNSET"}
+
+
+def await_endings() -> None:
+    for thread in threading.enumerate():
+        if thread.name == ENDING:
+            thread.join()
+
+
+def test_a_stream_that_becomes_garbage_while_a_span_ends(capture: Capture, client: openai.OpenAI) -> None:
+    """The collector may run while this very thread holds a lock of the SDK or of an exporter."""
+    blocked: list[bool] = []
+
+    class Locking(SpanProcessor):
+        lock = threading.Lock()
+
+        def on_end(self, span: ReadableSpan) -> None:
+            if not self.lock.acquire(timeout=10):
+                blocked.append(True)
+                return
+            gc.collect()
+            self.lock.release()
+
+    capture.tracer_provider.add_span_processor(Locking())
+    circle: list[Any] = [ask(client, messages=HELLO, stream=True)]
+    circle.append(circle)
+    gc.disable()
+    try:
+        del circle
+        with capture.tracer_provider.get_tracer("somebody.else").start_as_current_span("work"):
+            pass
+    finally:
+        gc.enable()
+    await_endings()
+    assert blocked == []
+    assert sorted(span["name"] for span in capture.spans()) == ["chat gpt-4o-mini", "work"]
 
 
 async def test_an_async_stream(capture: Capture, stub: OpenAIStub) -> None:
