@@ -206,15 +206,8 @@ def test_a_stream_that_is_closed_or_given_up_ends_its_span(capture: Capture, cli
     for _ in ask(client, messages=HELLO, stream=True):
         break
     gc.collect()
-    await_endings()
     assert len(capture.spans()) == 3
     assert {span["status"] for span in capture.spans()} == {"UNSET"}
-
-
-def await_endings() -> None:
-    for thread in threading.enumerate():
-        if thread.name == ENDING:
-            thread.join()
 
 
 def test_a_stream_that_becomes_garbage_while_a_span_ends(capture: Capture, client: openai.OpenAI) -> None:
@@ -241,7 +234,9 @@ def test_a_stream_that_becomes_garbage_while_a_span_ends(capture: Capture, clien
             pass
     finally:
         gc.enable()
-    await_endings()
+    for thread in threading.enumerate():
+        if thread.name == ENDING:
+            thread.join()
     assert blocked == []
     assert sorted(span["name"] for span in capture.spans()) == ["chat gpt-4o-mini", "work"]
 
