@@ -18,7 +18,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, get_current_span,
 
 from otel_loopeval.otel.errors import swallow
 from otel_loopeval.runs.dialects.facts import Look
-from otel_loopeval.runs.dialects.frameworks import is_ai
+from otel_loopeval.runs.dialects.frameworks import AI, HOST, LEAF, NATURES, PLAIN, nature_of
 from otel_loopeval.runs.dialects.own import AGENT_PREFIXES, NAME_PREFIXES
 from otel_loopeval.runs.dialects.reading import MARKS
 from otel_loopeval.runs.nodes import NOTHING_SEEN, Opening
@@ -32,11 +32,13 @@ RUN_KEY = "otel_loopeval.run"
 MAX_OPEN_SPANS = 100_000
 """Open spans inside runs that are followed at once; the spans of a run that come later add no tokens."""
 
-_MAX_SCOPES = 1_000
-_NOW_AND_THEN = 0x3F
-"""Bits of a span's random id that are all 0 in one of so many."""
 _PREFIX_LENGTH = min(map(len, NAME_PREFIXES))
 _PREFIXES = frozenset(prefix[:_PREFIX_LENGTH] for prefix in (*NAME_PREFIXES, *AGENT_PREFIXES))
+_INITIALS = frozenset(prefix[:1] for prefix in _PREFIXES)  # most names need no more than a look at one letter
+
+
+ROOM = 20_000
+"""Open spans from which on it is looked for those that never end."""
 
 
 class StandIn(NonRecordingSpan):
@@ -44,7 +46,16 @@ class StandIn(NonRecordingSpan):
 
     What starts inside the call is the child of the span all the same, and is not looked at; what is written
     on it goes nowhere.
+
+    Attributes:
+        in_use: Whether there ever was one: as long as not, nobody need look for them.
     """
+
+    in_use = False
+
+    def __init__(self, context: SpanContext) -> None:
+        super().__init__(context)
+        StandIn.in_use = True
 
 
 class _Fed:
@@ -58,7 +69,7 @@ FED = _Fed()
 
 def _is_counted(parent_context: Context | None) -> bool:
     """Whether a span is inside a model call whose tokens our instrumentation counts."""
-    return isinstance(get_current_span(parent_context), StandIn)
+    return StandIn.in_use and isinstance(get_current_span(parent_context), StandIn)
 
 
 class LiveOpening(Opening):
@@ -87,7 +98,7 @@ class PublicHooks(SpanProcessor):
     """
 
     _pipeline: "Pipeline"
-    _calm_scope: Any = None
+    _hears_endings = False
 
     def __init__(self, spans: "OpenSpans", roots: "OpenSpans") -> None:
         self._spans = spans
@@ -100,47 +111,60 @@ class PublicHooks(SpanProcessor):
                 owner: Any = parent_context.get(RUN_KEY)
                 if owner is not None and owner.span is None:
                     return  # ours, and fed by its owner
-            parent, spans = span.parent, self._spans
-            entry = None if parent is None else spans.get(parent.span_id)
-            attributes: Mapping[str, Any] = span.attributes or {}
             scope = span.instrumentation_scope
-            scope_name = "" if scope is None else scope.name
-            if span.name[:_PREFIX_LENGTH] in _PREFIXES or tells(scope_name, attributes):
+            nature = PLAIN if scope is None else NATURES.get(scope.name) or nature_of(scope.name)
+            if nature is LEAF:
+                return
+            parent, name = span.parent, span.name
+            if nature is not HOST and (
+                nature is AI
+                or (name[:1] in _INITIALS and name[:_PREFIX_LENGTH] in _PREFIXES)
+                or not MARKS.isdisjoint(_copy_of(span))
+            ):
                 if not _is_counted(parent_context):
-                    self._started(span, entry)
-            elif entry is None:
-                span_id = span.get_span_context().span_id
-                outermost = parent is None or parent.is_remote
-                if outermost and self._pipeline.active:
-                    spans.setdefault(span_id, span)
-                    if not span_id & _NOW_AND_THEN:
+                    self._started(span, None if parent is None else self._spans.get(parent.span_id))
+            elif parent is None or parent.is_remote:
+                if self._pipeline.active:
+                    spans = self._spans
+                    spans.setdefault(span.get_span_context().span_id, span)
+                    if len(spans) >= ROOM:
                         spans.drop_closed()
-            elif len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
-                spans[span.get_span_context().span_id] = entry
+            else:
+                spans = self._spans
+                entry = spans.get(parent.span_id)
+                if entry is not None and len(spans) < MAX_OPEN_SPANS and not _is_counted(parent_context):
+                    spans[span.get_span_context().span_id] = entry
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_start", error)
 
     def _on_ending(self, span: Span) -> None:
+        self._hears_endings = True
         try:
-            span_id = span.get_span_context().span_id
-            # The scope was looked at when it started.
-            if span_id in self._spans and (
-                span_id in self._roots or not _MARKS.isdisjoint(span.attributes or {})
-            ):
-                self._ending(span)
+            spans = self._spans
+            span_id = span.get_span_context().span_id if spans else 0
+            entry = spans.pop(span_id, None)
+            if entry is not None:
+                roots = self._roots
+                if (roots and span_id in roots) or not MARKS.isdisjoint(_copy_of(span)):
+                    self._ending(span, entry)
+                elif entry.__class__ is not _SPAN_CLASS or (
+                    roots and entry.get_span_context().span_id in roots
+                ):
+                    self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_ending", error)
 
     def on_end(self, span: ReadableSpan) -> None:
-        """See the base class."""
+        """See the base class: all is done at the ending, unless somebody in between does not tell of it."""
+        if not self._hears_endings:
+            self._ended_untold(span)
+
+    def _ended_untold(self, span: ReadableSpan) -> None:
         try:
-            if self._spans:
-                context = span.context
-                entry = None if context is None else self._spans.pop(context.span_id, None)
-                if entry is not None and (
-                    not isinstance(entry, Span) or entry.get_span_context().span_id in self._roots
-                ):
-                    self._ended(span, entry)
+            context = span.get_span_context()
+            entry = None if context is None else self._spans.pop(context.span_id, None)
+            if entry is not None:
+                self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_end", error)
 
@@ -151,7 +175,7 @@ class PublicHooks(SpanProcessor):
     def _started(self, span: Span, parent: Any) -> None:
         raise NotImplementedError
 
-    def _ending(self, span: Span) -> None:
+    def _ending(self, span: Any, entry: Any) -> None:
         raise NotImplementedError
 
     def _ended(self, span: ReadableSpan, entry: Any) -> None:
@@ -168,22 +192,25 @@ class ProbedHooks(PublicHooks):
                 owner: Any = parent_context.get(RUN_KEY)
                 if owner is not None and owner.span is None:
                     return  # ours, and fed by its owner
+            scope: str = span._instrumentation_scope._name
+            nature = NATURES.get(scope) or nature_of(scope)
+            if nature is LEAF:
+                return
             parent: Any = span._parent
-            scope = span._instrumentation_scope
-            if (
-                span._name[:_PREFIX_LENGTH] in _PREFIXES
-                or (scope is not self._calm_scope and self._is_ai(scope))
-                or not _MARKS.isdisjoint(span._attributes._dict)
+            name = span._name
+            if nature is not HOST and (
+                nature is AI
+                or (name[:1] in _INITIALS and name[:_PREFIX_LENGTH] in _PREFIXES)
+                or not MARKS.isdisjoint(span._attributes._dict)
             ):
                 if not _is_counted(parent_context):
                     self._started(span, None if parent is None else self._spans.get(parent[1]))
             elif parent is None or parent[2]:
                 if self._pipeline.active:
-                    context: Any = span._context
-                    span_id: int = context[1]
-                    self._spans.setdefault(span_id, span)
-                    if not span_id & _NOW_AND_THEN:
-                        self._spans.drop_closed()
+                    spans = self._spans
+                    spans.setdefault(span._context[1], span)
+                    if len(spans) >= ROOM:
+                        spans.drop_closed()
             else:
                 spans = self._spans
                 entry = spans.get(parent[1])
@@ -193,51 +220,24 @@ class ProbedHooks(PublicHooks):
             swallow("processor.on_start", error)
 
     def _on_ending(self, span: Span) -> None:
+        self._hears_endings = True
         try:
-            # The scope was looked at when it started.
-            if not _MARKS.isdisjoint(span._attributes._dict) or (
-                self._roots and span._context[1] in self._roots
-            ):
-                self._ending(span)
+            entry = self._spans.pop(span._context[1], None)
+            if entry is not None:
+                roots = self._roots
+                # The scope was looked at when it started.
+                if not MARKS.isdisjoint(span._attributes._dict) or (roots and span._context[1] in roots):
+                    self._ending(span, entry)
+                elif entry.__class__ is not _SPAN_CLASS or (roots and entry._context[1] in roots):
+                    self._ended(span, entry)
         except Exception as error:  # noqa: BLE001 - the guard
             swallow("processor.on_ending", error)
 
-    def on_end(self, span: ReadableSpan) -> None:
-        """See the base class."""
-        try:
-            entry = self._spans.pop(span._context[1], None)
-            if entry is not None and (
-                entry.__class__ is not _CLEAN_SPAN or (self._roots and entry._context[1] in self._roots)
-            ):
-                self._ended(span, entry)
-        except Exception as error:  # noqa: BLE001 - the guard
-            swallow("processor.on_end", error)
 
-    def _is_ai(self, scope: Any) -> bool:
-        """Whether a scope is an AI library's; the one that was no such last is remembered."""
-        if _is_ai(scope._name):
-            return True
-        self._calm_scope = scope
-        return False
-
-
-_MARKS = frozenset(MARKS)
-_ai_scopes: dict[str, bool] = {}
-
-
-def _is_ai(scope: str) -> bool:
-    """Whether a scope is an AI library's; remembered, since a program has few scopes."""
-    known = _ai_scopes.get(scope)
-    if known is None:
-        known = is_ai(scope)
-        if len(_ai_scopes) < _MAX_SCOPES:
-            _ai_scopes[scope] = known
-    return known
-
-
-def tells(scope: str, attributes: Mapping[str, Any]) -> bool:
-    """Whether a span may tell of an agent, a model or a tool."""
-    return _is_ai(scope) or not _MARKS.isdisjoint(attributes)
+def _copy_of(span: ReadableSpan) -> Mapping[str, Any]:
+    """A copy of a span's attributes: to go through them where they are takes several times as long."""
+    attributes: Any = span.attributes
+    return attributes.copy() if _HAS_ATTRIBUTES_COPY else attributes or {}
 
 
 def span_id_of(span: Any) -> int:
@@ -292,8 +292,11 @@ def set_on_ending(span: Span, attributes: Mapping[str, Any]) -> None:
 
     The SDK refuses them there, since the span has its end time, though every exporter gets its attributes
     only afterwards (from 1.43 it freezes them too). Writing them under the span's own lock, unfrozen for a
-    moment, reaches all exporters whatever the order of the processors.
+    moment, reaches all exporters whatever the order of the processors. What is told of a span only after its
+    end can be put nowhere.
     """
+    if not hasattr(span, "set_attributes"):
+        return
     if span.is_recording() or not _HAS_FREEZABLE_ATTRIBUTES:
         span.set_attributes(attributes)
         return
@@ -340,9 +343,15 @@ class _Probe(SpanProcessor):
     """Looks at a span of a throw-away provider in each of the hooks."""
 
     def __init__(self) -> None:
+        self.span_class: type | None = None
         self.fields = False
         self.attributes_dict = False
+        self.attributes_copy: bool = False
         self.freezable_attributes = False
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:  # noqa: ARG002 - the interface
+        """Take the class, which is not the one that the SDK exports: isinstance would be slow."""
+        self.span_class = span.__class__
 
     def _on_ending(self, span: Span) -> None:
         try:
@@ -375,6 +384,11 @@ class _Probe(SpanProcessor):
             self.attributes_dict = own._dict == dict(span.attributes or {}) and isinstance(own._dict, dict)
         except Exception:  # noqa: BLE001 - a probe
             self.attributes_dict = False
+        try:
+            copied: Any = span.attributes.copy()  # type: ignore[union-attr]  # no method of a Mapping
+            self.attributes_copy = bool(copied == dict(span.attributes or {}))
+        except Exception:  # noqa: BLE001 - a probe
+            self.attributes_copy = False
 
 
 def _probed_dict(span: Any) -> dict[str, Any]:
@@ -424,8 +438,10 @@ def _probe() -> _Probe:
 
 _SPAN_KEY = _probe_span_key()
 _PROBE = _probe()
+_SPAN_CLASS = _PROBE.span_class
 _CLEAN_SPAN = _probe_clean_span()
 _HAS_ATTRIBUTES_DICT = _PROBE.attributes_dict
+_HAS_ATTRIBUTES_COPY = _PROBE.attributes_copy
 _HAS_FREEZABLE_ATTRIBUTES = _PROBE.freezable_attributes
 
 Hooks: type[PublicHooks] = ProbedHooks if _PROBE.fields else PublicHooks

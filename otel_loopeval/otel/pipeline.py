@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from otel_loopeval.runs.nodes import Entry
     from otel_loopeval.runs.verdict import Verdict
 
-_ROOM = 20_000
-
 _KNOWN_PRICES = known_prices()
 _PRICE = None if _KNOWN_PRICES is None else errors.guarded("pricing")(_KNOWN_PRICES)
 
@@ -48,7 +46,7 @@ class OpenSpans(dict[int, Any]):
     dropped in bulk, once it may be half of the table.
     """
 
-    room = _ROOM
+    room = _sdk.ROOM
 
     def find(self, entry: Any, *, make: bool = False) -> "Entry | None":
         """What an entry of the table stands for.
@@ -88,7 +86,7 @@ class OpenSpans(dict[int, Any]):
         if len(idle) >= self.room // 2:
             for span_id in idle[: len(idle) // 2]:
                 self.pop(span_id, None)
-        self.room = max(_ROOM, 2 * len(self))
+        self.room = max(_sdk.ROOM, 2 * len(self))
 
 
 open_spans = OpenSpans()

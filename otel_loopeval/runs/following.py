@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 from otel_loopeval import semconv
 from otel_loopeval.runs.dialects import own, reading
 from otel_loopeval.runs.dialects.facts import AGENT, MODEL, TOOL, WORKFLOW, Look, look_of
-from otel_loopeval.runs.dialects.frameworks import FLAT, SILENT_ROOTS, framework_of, is_ai
+from otel_loopeval.runs.dialects.frameworks import (
+    FLAT,
+    HOST,
+    LEAF,
+    PLAIN,
+    SILENT_ROOTS,
+    framework_of,
+    is_ai,
+    nature_of,
+)
 from otel_loopeval.runs.nodes import Ending, Entry, Node, Opening, SpanNode
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.usage import read_usage
@@ -93,7 +102,8 @@ class Following:
                 return SpanNode(around.state, iteration, span_id)
             if own.is_evaluation(name) and around.iteration_state is not None:
                 return SpanNode(around.state, around.iteration_state, span_id, judging=True)
-        kind = kind_of(look)
+        # What a server's span stands for is told after its start, if at all.
+        kind = None if nature_of(look.scope) is HOST else kind_of(look)
         if kind == AGENT and not _is_part(look, entry, around):
             return self._open(_agent_run(look, start_ns, around), around, span_id, span, foreign=True)
         if entry is None:
@@ -374,10 +384,10 @@ def node_is_foreign(node: Node) -> bool:
 
 def kind_of(look: Look) -> str | None:
     """What a span is; None for a span that has nothing to do with agents, as nearly all have."""
-    attributes = look.attributes
-    if (
-        not any(mark in attributes for mark in reading.MARKS)
-        and not is_ai(look.scope)
+    nature = nature_of(look.scope)
+    if nature is LEAF or (
+        nature is PLAIN
+        and reading.MARKS.isdisjoint(look.attributes)
         and not look.name.startswith(own.AGENT_PREFIXES)
     ):
         return None

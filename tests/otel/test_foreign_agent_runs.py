@@ -15,7 +15,7 @@ from support.foreign_agents import (
 )
 
 from otel_loopeval import iteration, loop
-from otel_loopeval.otel import pipeline
+from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.pipeline import open_spans, registry
 from otel_loopeval.testing import Capture
 
@@ -377,10 +377,44 @@ def test_fingerprints_on_tool_spans(capture: Capture) -> None:
     assert [len(text) for text in one] == [16, 16]
 
 
+def test_a_hand_written_loop_inside_a_servers_span_is_judged_there(capture: Capture) -> None:
+    server = capture.tracer_provider.get_tracer("opentelemetry.instrumentation.fastapi")
+    foreign = Foreign(capture.tracer_provider, GENAI)
+    with server.start_as_current_span("POST /chat"), server.start_as_current_span("receive"):
+        foreign.turns(*LOOPING)
+    assert health(capture, "POST /chat")["health.doom_loop_fired"] is True
+    assert len(open_spans) == 0
+
+
+def test_a_servers_span_that_says_late_that_it_is_an_agents(capture: Capture) -> None:
+    """Whoever writes on the current span of a web framework can only do so after its start."""
+    server = capture.tracer_provider.get_tracer("opentelemetry.instrumentation.asgi")
+    foreign = Foreign(capture.tracer_provider, GENAI)
+    with server.start_as_current_span("POST /chat") as span:
+        span.set_attributes({"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "writer"})
+        foreign.turns(*HEALTHY)
+    assert health(capture, "POST /chat")["health.iterations_to_success"] == 3
+    assert capture.value("loopeval.runs", {"gen_ai.agent.name": "writer"}) == 1
+
+
+def test_calls_that_leave_the_process_are_not_looked_at(capture: Capture) -> None:
+    client = capture.tracer_provider.get_tracer("opentelemetry.instrumentation.httpx")
+    foreign = Foreign(capture.tracer_provider, GENAI)
+    misleading = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 1_000}
+    with client.start_as_current_span("POST", attributes=misleading):
+        assert len(open_spans) == 0
+    with foreign.agent("writer"):
+        foreign.turns(*HEALTHY)
+        with client.start_as_current_span("POST", attributes=misleading):
+            assert len(open_spans) == 1
+    found = health(capture, "invoke_agent")
+    assert (found["health.iterations_to_success"], found["run.tokens.input"]) == (3, 30)
+
+
 def test_spans_that_never_end_do_not_fill_the_table(
     capture: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "_ROOM", 100)
+    monkeypatch.setattr(_sdk, "ROOM", 100)
     monkeypatch.setattr(open_spans, "room", 100)
     tracer = capture.tracer_provider.get_tracer("app")
     foreign = Foreign(capture.tracer_provider, GENAI)

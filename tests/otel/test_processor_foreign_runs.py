@@ -8,6 +8,8 @@ import pytest
 from opentelemetry.context import Context, attach, get_current
 from opentelemetry.sdk.trace import (
     ConcurrentMultiSpanProcessor,
+    ReadableSpan,
+    Span,
     SpanProcessor,
     SynchronousMultiSpanProcessor,
 )
@@ -23,7 +25,7 @@ from otel_loopeval import (
     record_guard_event,
     uninstrument,
 )
-from otel_loopeval.otel import _sdk, pipeline, processor
+from otel_loopeval.otel import _sdk, processor
 from otel_loopeval.otel.pipeline import OpenSpans, open_spans, registry
 from otel_loopeval.testing import Capture, SpanStore
 
@@ -401,7 +403,7 @@ def test_spans_in_our_runs_that_never_end_leave_nothing(
 
 
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "_ROOM", 20)
+    monkeypatch.setattr(_sdk, "ROOM", 20)
     monkeypatch.setattr(OpenSpans, "room", 20)
     monkeypatch.setattr(open_spans, "room", 20)
 
@@ -420,6 +422,32 @@ multi_processors: dict[str, Callable[[], Any]] = {
     "synchronous": SynchronousMultiSpanProcessor,
     "concurrent": lambda: ConcurrentMultiSpanProcessor(num_threads=2),
 }
+
+
+class TellsOfNoEndings(SpanProcessor):
+    """Hands on what it is told, as somebody would who knows the public methods of a processor only."""
+
+    def __init__(self, inner: SpanProcessor) -> None:
+        self.inner = inner
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self.inner.on_start(span, parent_context=parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.inner.on_end(span)
+
+
+def test_behind_a_processor_that_tells_of_no_endings(hooks: None) -> None:
+    with Capture() as capture:
+        capture.tracer_provider.add_span_processor(TellsOfNoEndings(processor_for(capture)))
+        tracer = capture.tracer_provider.get_tracer("app")
+        with (
+            tracer.start_as_current_span("evaluation_loop writer"),
+            tracer.start_as_current_span("evaluation_loop.iteration"),
+            tracer.start_as_current_span("chat", attributes={"gen_ai.usage.input_tokens": 7}),
+        ):
+            pass
+        assert capture.value("loopeval.tokens", {"gen_ai.token.type": "input"}) == 7
 
 
 @pytest.mark.parametrize(("arrangement", "multi"), list(itertools.product(arrangements, multi_processors)))

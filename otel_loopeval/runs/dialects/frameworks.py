@@ -52,8 +52,64 @@ LangGraph's prebuilt agent has a node ``agent`` that calls the model while the t
 SILENT_ROOTS: Final = frozenset({semconv.FRAMEWORK_OPENAI_AGENTS})
 """Frameworks that end the span of a workflow well even where an exception leaves it."""
 
+LEAF: Final = "leaf"
+"""A scope whose spans have no agent inside them and are none: HTTP clients and databases."""
+HOST: Final = "host"
+"""A scope whose spans tell of no agent when they start, but may have one inside: servers and workers."""
+AI: Final = "ai"
+"""A scope whose spans tell of agents, models or tools, whatever their attributes."""
+PLAIN: Final = "plain"
+"""Any other scope: each of its spans has to be looked at."""
+
+_CONTRIB: Final = "opentelemetry.instrumentation."
+# Of OpenTelemetry's own instrumentations. Not botocore, which tells of Bedrock's models.
+_LEAVES: Final = frozenset(
+    {
+        "aiohttp_client",
+        "aiopg",
+        "asyncpg",
+        "cassandra",
+        "dbapi",
+        "elasticsearch",
+        "httpx",
+        "mysql",
+        "mysqlclient",
+        "psycopg",
+        "psycopg2",
+        "pymemcache",
+        "pymongo",
+        "pymssql",
+        "pymysql",
+        "redis",
+        "requests",
+        "sqlalchemy",
+        "sqlite3",
+        "tortoiseorm",
+        "urllib",
+        "urllib3",
+    }
+)
+_HOSTS: Final = frozenset(
+    {
+        "aiohttp_server",
+        "asgi",
+        "celery",
+        "django",
+        "falcon",
+        "fastapi",
+        "flask",
+        "grpc",
+        "pyramid",
+        "starlette",
+        "tornado",
+        "wsgi",
+    }
+)
+
 _MAX_CACHED: Final = 1_000
 _cache: dict[str, str | None] = {}
+NATURES: Final[dict[str, str]] = {}
+"""What is known of scopes already, for hot paths: ask this one first, and then :func:`nature_of`."""
 
 
 def framework_of(scope: str) -> str | None:
@@ -75,6 +131,27 @@ def framework_of(scope: str) -> str | None:
         return found
 
 
+def nature_of(scope: str) -> str:
+    """What spans of a scope may tell.
+
+    Args:
+        scope: Name of an instrumentation scope.
+
+    Returns:
+        :data:`LEAF`, :data:`HOST`, :data:`AI` or :data:`PLAIN`; remembered, since a program has few scopes.
+    """
+    known = NATURES.get(scope)
+    if known is None:
+        if framework_of(scope) is not None or scope.startswith(_PREFIXES):
+            known = AI
+        else:
+            library = scope[len(_CONTRIB) :].partition(".")[0] if scope.startswith(_CONTRIB) else ""
+            known = LEAF if library in _LEAVES else HOST if library in _HOSTS else PLAIN
+        if len(NATURES) < _MAX_CACHED:
+            NATURES[scope] = known
+    return known
+
+
 def is_ai(scope: str) -> bool:
     """Whether spans of a scope are known to tell of agents, models or tools, whatever their attributes."""
-    return framework_of(scope) is not None or scope.startswith(_PREFIXES)
+    return nature_of(scope) is AI

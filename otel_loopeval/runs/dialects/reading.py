@@ -34,18 +34,20 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
 )
 """The dialects, the most telling first: ``openinference.span.kind`` says more than a model's name."""
 
-MARKS: Final = (
-    semconv.GEN_AI_OPERATION_NAME,
-    semconv.OPENINFERENCE_SPAN_KIND,
-    semconv.GEN_AI_SYSTEM,
-    semconv.GEN_AI_REQUEST_MODEL,
-    semconv.GEN_AI_TOOL_NAME,
-    semconv.TRACELOOP_SPAN_KIND,
-    semconv.LLM_REQUEST_TYPE,
-    semconv.VERCEL_OPERATION,
-    semconv.LANGSMITH_SPAN_KIND,
-    semconv.LANGFUSE_TYPE,
-    semconv.PYDANTIC_AGENT_NAME,
+MARKS: Final = frozenset(
+    {
+        semconv.GEN_AI_OPERATION_NAME,
+        semconv.OPENINFERENCE_SPAN_KIND,
+        semconv.GEN_AI_SYSTEM,
+        semconv.GEN_AI_REQUEST_MODEL,
+        semconv.GEN_AI_TOOL_NAME,
+        semconv.TRACELOOP_SPAN_KIND,
+        semconv.LLM_REQUEST_TYPE,
+        semconv.VERCEL_OPERATION,
+        semconv.LANGSMITH_SPAN_KIND,
+        semconv.LANGFUSE_TYPE,
+        semconv.PYDANTIC_AGENT_NAME,
+    }
 )
 """Attributes of which a span has one if it tells of agents, models or tools."""
 
