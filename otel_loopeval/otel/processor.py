@@ -14,8 +14,8 @@ from otel_loopeval.otel.console import print_verdict
 from otel_loopeval.otel.options import Options, check_provider
 from otel_loopeval.otel.pipeline import Pipeline, open_spans, prepare
 from otel_loopeval.runs.dialects import own, reading
-from otel_loopeval.runs.dialects.facts import Look
-from otel_loopeval.runs.following import enclosing
+from otel_loopeval.runs.dialects.facts import Look, look_of
+from otel_loopeval.runs.following import enclosing, kind_of
 from otel_loopeval.runs.nodes import Ending, Opening, SpanNode
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.verdict import effective_token_budget
@@ -88,9 +88,10 @@ class LoopHealthProcessor(_sdk.Hooks):
         if parent is None and not outermost and not own.is_root(span.name):
             return  # inside of something that is not followed
         parent = open_spans.find(parent, make=True)
+        look = look_at(span)
         with pipeline.tracker.lock:
             entry = pipeline.following.started(
-                parent, span_id, look_at(span), span.start_time or 0, ref(span)
+                parent, span_id, look, kind_of(look), span.start_time or 0, ref(span)
             )
         if entry is None:
             if parent is not None and len(open_spans) < _sdk.MAX_OPEN_SPANS:
@@ -137,9 +138,10 @@ class LoopHealthProcessor(_sdk.Hooks):
         if isinstance(entry, SpanNode) and entry.state.closed:
             pipeline.instruments.late_span(entry.state)
             return
+        kind = kind_of(look_of(neutral))
         told = neutral.attributes.get(semconv.HEALTH_DOOM_LOOP_FIRED) is not None  # a part of every verdict
         with pipeline.tracker.lock:
-            endings = pipeline.following.ended(entry, neutral)
+            endings = pipeline.following.ended(entry, neutral, kind)
         opening = entry if isinstance(entry, Opening) else None
         while opening is not None:
             if opening.node is not None and not opening.closed:

@@ -9,17 +9,18 @@ Where a library says only at the end that a span is an agent's, what went on ins
 outermost span's; it is handed over, unless there was more than that.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from otel_loopeval import semconv
 from otel_loopeval.runs.dialects import own, reading
-from otel_loopeval.runs.dialects.facts import AGENT, MODEL, TOOL, WORKFLOW, Look, look_of
+from otel_loopeval.runs.dialects.facts import AGENT, EVALUATION, MODEL, TOOL, WORKFLOW, Look, look_of
 from otel_loopeval.runs.dialects.frameworks import (
+    AI,
     FLAT,
     HOST,
     LEAF,
-    PLAIN,
+    NATURES,
     SILENT_ROOTS,
     framework_of,
     is_ai,
@@ -75,6 +76,7 @@ class Following:
         entry: Entry | None,
         span_id: int,
         look: Look,
+        kind: str | None,
         start_ns: int,
         span: Callable[[], Any],
     ) -> Entry | None:
@@ -84,6 +86,7 @@ class Following:
             entry: What its parent stands for, or None.
             span_id: Its id.
             look: What there is to see of it.
+            kind: What it is, as :func:`kind_of` says.
             start_ns: When it started, in nanoseconds since the epoch.
             span: Gives the span itself as long as it is there, for whoever can write on it.
 
@@ -103,7 +106,8 @@ class Following:
             if own.is_evaluation(name) and around.iteration_state is not None:
                 return SpanNode(around.state, around.iteration_state, span_id, judging=True)
         # What a server's span stands for is told after its start, if at all.
-        kind = None if nature_of(look.scope) is HOST else kind_of(look)
+        if kind is not None and nature_of(look.scope) is HOST:
+            kind = None
         if kind == AGENT and not _is_part(look, entry, around):
             return self._open(_agent_run(look, start_ns, around), around, span_id, span, foreign=True)
         if entry is None:
@@ -142,17 +146,17 @@ class Following:
 
     # Ends --------------------------------------------------------------------------------------------------
 
-    def ended(self, entry: Entry, span: "SpanData") -> list[Ending]:
+    def ended(self, entry: Entry, span: "SpanData", kind: str | None) -> list[Ending]:
         """A span has ended.
 
         Args:
             entry: What :meth:`started` said that it stands for, or else its parent.
             span: The span.
+            kind: What it is, as :func:`kind_of` says.
 
         Returns:
             News of runs.
         """
-        kind = kind_of(look_of(span))
         if isinstance(entry, Opening):
             if entry.span_id == span.span_id:
                 return self._end_opening(entry, span, kind)
@@ -186,14 +190,16 @@ class Following:
         if isinstance(node, SpanNode):
             if iteration is not None and node.span_id == span.span_id and not node.judging:
                 own.close_iteration(run, iteration, span)
-            told = own.read_guard_events(run, span.events)
+            if span.events:
+                told = own.read_guard_events(run, span.events)
         steps, turn = self._steps(node, span, kind)
-        events = self._observe_all(run.turns, steps)
+        events = self._observe_all(run.turns, steps) if steps else ()
         if node_is_foreign(node):
             iteration = None if turn is None else turn.iteration
             run.active_ns = max(run.active_ns, span.end_ns)
-            for score in reading.scores_of(span, kind):
-                run.turns.score(score)
+            if span.events or kind == EVALUATION:
+                for score in reading.scores_of(span, kind):
+                    run.turns.score(score)
         spent = run.account_span(
             span.span_id,
             span.parent_id,
@@ -203,6 +209,8 @@ class Following:
             price=self.tracker.price,
             judging=node.judging,
         )
+        if spent is None and not events and not told:
+            return []
         ending = Ending(
             run,
             guard_events=(*events, *told),
@@ -210,7 +218,7 @@ class Following:
             spent=spent,
             span=node.span if isinstance(node, SpanNode) else None,
         )
-        return [ending] if ending.guard_events or spent is not None else []
+        return [ending]
 
     def steps_for(self, node: Node, span: "SpanData") -> "list[Step]":
         """The steps that a span inside a run tells of, for the run's owner to show to its detector."""
@@ -382,16 +390,17 @@ def node_is_foreign(node: Node) -> bool:
     return isinstance(node, SpanNode) and node.foreign
 
 
+def may_have_kind(name: str, scope: str, attributes: Mapping[str, Any]) -> bool:
+    """Whether a span may have to do with agents: a quick look, which passes over nearly all that have not."""
+    nature = NATURES.get(scope) or nature_of(scope)
+    return nature is not LEAF and (
+        nature is AI or not reading.MARKS.isdisjoint(attributes) or name.startswith(own.AGENT_PREFIXES)
+    )
+
+
 def kind_of(look: Look) -> str | None:
     """What a span is; None for a span that has nothing to do with agents, as nearly all have."""
-    nature = nature_of(look.scope)
-    if nature is LEAF or (
-        nature is PLAIN
-        and reading.MARKS.isdisjoint(look.attributes)
-        and not look.name.startswith(own.AGENT_PREFIXES)
-    ):
-        return None
-    return reading.kind_of(look)
+    return reading.kind_of(look) if may_have_kind(*look) else None
 
 
 def _is_part(look: Look, entry: Entry | None, around: Node | None) -> bool:

@@ -1,13 +1,13 @@
 """Judging stored spans as the live processor would have, whatever is missing, doubled or out of order."""
 
-from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.runs.dialects import own
-from otel_loopeval.runs.dialects.facts import AGENT, Look, look_of
-from otel_loopeval.runs.following import Following, kind_of
+from otel_loopeval.runs.dialects.facts import AGENT, look_of
+from otel_loopeval.runs.dialects.frameworks import HOST, nature_of
+from otel_loopeval.runs.following import Following, kind_of, may_have_kind
 from otel_loopeval.runs.nodes import Ending, Entry, Opening, SpanNode
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.spans import SpanData
@@ -45,31 +45,40 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
     Returns:
         The runs with their verdicts and roots, in the order in which they ended.
     """
-    by_id: dict[_Key, SpanData] = {(span.trace_id, span.span_id): span for span in spans}
+    spans = list(spans)
+    telling = {span.trace_id for span in spans if _tells(span)}
+    if not telling:
+        return []
+    by_id: dict[_Key, SpanData] = {
+        (span.trace_id, span.span_id): span for span in spans if span.trace_id in telling
+    }
     following = Following(tracker, detects=detectors)
     entries: dict[_Key, Entry] = {}
+    kinds: dict[_Key, str | None] = {}
     missing: dict[_Key, SpanNode | Opening] = {}
     replayed: list[Replayed] = []
 
-    for span, is_end in _in_order(by_id):
-        key = (span.trace_id, span.span_id)
+    for key, span, is_end in _in_order(by_id):
+        if is_end:
+            entry = entries.pop(key, None)
+            if entry is not None:
+                replayed += _replayed(following.ended(entry, span, kinds[key]), span)
+            continue
         look = look_of(span)
-        if not is_end:
-            entry = None if span.parent_id is None else entries.get((span.trace_id, span.parent_id))
-            if entry is None and span.parent_id is not None and (span.trace_id, span.parent_id) not in by_id:
-                entry = _stand_in(missing, tracker, span, look)
+        kinds[key] = kind = kind_of(look)
+        entry = None
+        if span.parent_id is not None:
+            around = (span.trace_id, span.parent_id)
+            entry = entries.get(around)
+            if entry is None and around not in by_id:
+                entry = _stand_in(missing, tracker, span, kind)
             elif isinstance(entry, Opening) and entry.node is None and _is_another_process(span, by_id):
                 entry = None
-            opened = (
-                following.started(entry, span.span_id, look, span.start_ns, lambda span=span: span) or entry
-            )
-            if opened is not None:
-                entries[key] = opened
-            continue
-        entry = entries.pop(key, None)
-        if entry is None:
-            continue
-        replayed += _replayed(following.ended(entry, span), span)
+        opened = (
+            following.started(entry, span.span_id, look, kind, span.start_ns, lambda span=span: span) or entry
+        )
+        if opened is not None:
+            entries[key] = opened
     for stand_in in missing.values():
         if isinstance(stand_in, Opening):
             replayed += _replayed(following.incomplete(stand_in), None)
@@ -78,12 +87,17 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
     return replayed
 
 
+def _tells(span: SpanData) -> bool:
+    """Whether a span may tell of a loop or an agent: where none of a trace does, there is no run in it."""
+    return span.name.startswith(own.NAME_PREFIXES) or may_have_kind(span.name, span.scope, span.attributes)
+
+
 def _replayed(endings: list[Ending], root: SpanData | None) -> list[Replayed]:
     return [Replayed(ending.run, ending.verdict, root) for ending in endings if ending.verdict is not None]
 
 
 def _stand_in(
-    missing: dict[_Key, SpanNode | Opening], tracker: Tracker, span: SpanData, look: Look
+    missing: dict[_Key, SpanNode | Opening], tracker: Tracker, span: SpanData, kind: str | None
 ) -> SpanNode | Opening | None:
     """What stands for the missing parent of a span: one thing for all spans of that parent.
 
@@ -98,8 +112,7 @@ def _stand_in(
             tracker.start(run)
             node = missing[key] = SpanNode(run, None, 0)
         return node
-    kind = kind_of(look)
-    if kind is None or kind == AGENT:
+    if kind is None or kind == AGENT or nature_of(span.scope) is HOST:
         return None
     found = missing.get(key)
     if found is None:
@@ -117,31 +130,38 @@ def _is_another_process(span: SpanData, by_id: Mapping[_Key, SpanData]) -> bool:
     return parent is not None and parent.resource is not span.resource and parent.resource != span.resource
 
 
-def _in_order(by_id: Mapping[_Key, SpanData]) -> list[tuple[SpanData, bool]]:
+def _in_order(by_id: Mapping[_Key, SpanData]) -> Iterator[tuple[_Key, SpanData, bool]]:
     """Starts and ends by time; at equal times outer spans start first and inner spans end first.
 
     Where clocks disagree, a span starts no earlier than what it is inside of.
+
+    Yields:
+        The span, by its key, and whether it ends.
     """
-    depth: dict[_Key, tuple[int, int]] = {}  # with the time of the start
+    placed: dict[_Key, tuple[int, int]] = {}  # how deep a span is, and when it starts
+    moments: list[tuple[int, bool, int, int]] = []
+    keys = list(by_id)
+    for order, key in enumerate(keys):
+        level, start_ns = placed.get(key) or _place(key, by_id, placed)
+        moments.append((start_ns, False, level, order))
+        moments.append((max(by_id[key].end_ns, start_ns), True, -level, order))
+    moments.sort()
+    for _, is_end, _, order in moments:
+        yield keys[order], by_id[keys[order]], is_end
 
-    def measure(key: _Key) -> None:
-        path: list[_Key] = []
-        on_path: set[_Key] = set()  # parents may form a cycle in broken input
-        while (span := by_id.get(key)) is not None and key not in depth and key not in on_path:
-            on_path.add(key)
-            path.append(key)
-            key = (key[0], span.parent_id)
-        level, start_ns = depth.get(key, (-1, 0))
-        for inner in reversed(path):
-            level += 1
-            start_ns = max(by_id[inner].start_ns, start_ns)
-            depth[inner] = level, start_ns
 
-    moments: list[tuple[int, bool, int, int, SpanData]] = []
-    for order, (key, span) in enumerate(by_id.items()):
-        measure(key)
-        level, start_ns = depth[key]
-        moments.append((start_ns, False, level, order, span))
-        moments.append((max(span.end_ns, start_ns), True, -level, order, span))
-    moments.sort(key=itemgetter(0, 1, 2, 3))
-    return [(moment[4], moment[1]) for moment in moments]
+def _place(key: _Key, by_id: Mapping[_Key, SpanData], placed: dict[_Key, tuple[int, int]]) -> tuple[int, int]:
+    """How deep a span is and when it starts; notes it, and the same of what it is inside of."""
+    path: list[_Key] = []
+    around = key
+    on_path: set[_Key] = set()  # parents may form a cycle in broken input
+    while (span := by_id.get(around)) is not None and around not in placed and around not in on_path:
+        on_path.add(around)
+        path.append(around)
+        around = (around[0], span.parent_id)
+    level, start_ns = placed.get(around, (-1, 0))
+    for inner in reversed(path):
+        level += 1
+        start_ns = max(by_id[inner].start_ns, start_ns)
+        placed[inner] = level, start_ns
+    return level, start_ns

@@ -129,6 +129,14 @@ class Dialect(Protocol):
     and the next one is asked, since spans in two dialects at once are common.
     """
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the names of the attributes begin with that usage, output and inputs are told by.
+
+        Of a span with no such attribute, and without events, it is not asked for these three.
+        """
+        ...
+
     def kind(self, look: Look) -> str | None:
         """What the span is, one of the constants of this module."""
         ...
@@ -160,6 +168,8 @@ class Dialect(Protocol):
 
 class Silent:
     """A dialect that knows no answer: what the others have in common."""
+
+    names: tuple[str, ...] = ()
 
     def kind(self, look: Look) -> str | None:
         """See :class:`Dialect`."""

@@ -51,6 +51,8 @@ _AGENT_SUFFIX: Final = " run"
 class GenAI(Silent):
     """The dialect of the GenAI semantic conventions."""
 
+    names = ("gen_ai.", semconv.PYDANTIC_EVENTS, semconv.ADK_LLM_REQUEST, semconv.ADK_LLM_RESPONSE)
+
     def kind(self, look: Look) -> str | None:  # noqa: PLR0911 - a list of signs
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
         attributes, name = look.attributes, look.name

@@ -40,6 +40,8 @@ _REDACTED: Final = "__REDACTED__"
 class OpenInference(Silent):
     """The dialect of OpenInference."""
 
+    names = ("llm.", semconv.OUTPUT_VALUE)
+
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
         told = look.attributes.get(semconv.OPENINFERENCE_SPAN_KIND)

@@ -30,6 +30,8 @@ _THREADS: Final = ("session_id", "thread_id", "conversation_id", "chat_id", "use
 class OpenLLMetry(Silent):
     """The dialect of OpenLLMetry."""
 
+    names = ("llm.", f"{semconv.GEN_AI_PROMPT}.", f"{semconv.GEN_AI_COMPLETION}.")
+
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
         attributes = look.attributes

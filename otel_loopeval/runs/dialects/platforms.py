@@ -58,6 +58,8 @@ class LangSmith(Silent):
 class Langfuse(Silent):
     """The dialect of Langfuse's SDK."""
 
+    names = ("langfuse.",)
+
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
         told = look.attributes.get(semconv.LANGFUSE_TYPE)

@@ -51,6 +51,10 @@ MARKS: Final = frozenset(
 )
 """Attributes of which a span has one if it tells of agents, models or tools."""
 
+_MAX_SHAPES: Final = 2_000
+_MAX_SHAPE: Final = 4_000
+"""Characters in the names of the attributes of a shape that is remembered."""
+_shapes: dict[tuple[str, ...], tuple[Dialect, ...]] = {}
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{16,}|\d{6,}", re.IGNORECASE)
 _AFFIXES: Final = ("invoke_agent ", "invocation ", "agent_run ", "execute ")
 _SUFFIXES: Final = (" run", ".agent", ".workflow", ".run")
@@ -94,17 +98,35 @@ def conversation_of(attributes: Mapping[str, Any]) -> str | None:
 
 def usage_of(attributes: Mapping[str, Any]) -> Usage | None:
     """What a span says that it used, or None if it says nothing."""
-    for dialect in DIALECTS:
+    for dialect in _spoken_in(attributes):
         usage = dialect.usage(attributes)
         if usage is not None:
             return usage
     return None
 
 
+def _spoken_in(attributes: Mapping[str, Any]) -> tuple[Dialect, ...]:
+    """The dialects that attributes of these names may tell something in.
+
+    Remembered for each combination of names, of which a library has few; where there are too many, all
+    dialects are asked.
+    """
+    shape = tuple(attributes)
+    known = _shapes.get(shape)
+    if known is None:
+        known = DIALECTS
+        if len(_shapes) < _MAX_SHAPES and sum(map(len, shape)) <= _MAX_SHAPE:
+            known = tuple(
+                dialect for dialect in DIALECTS if any(name.startswith(dialect.names) for name in shape)
+            )
+            _shapes[shape] = known
+    return known
+
+
 def output_of(span: SpanData) -> Message | None:
     """What a model said, or None where that was not captured."""
     found: Message | None = None
-    for dialect in DIALECTS:
+    for dialect in DIALECTS if span.events else _spoken_in(span.attributes):
         message = dialect.output(span)
         if message is None or not (message.text or message.asked):
             continue
@@ -139,7 +161,7 @@ def calls_tools(attributes: Mapping[str, Any]) -> bool:
 
 def inputs_of(span: SpanData) -> list[Message]:
     """What a model was told, in order; nothing where that was not captured."""
-    for dialect in DIALECTS:
+    for dialect in DIALECTS if span.events else _spoken_in(span.attributes):
         messages = dialect.inputs(span)
         if messages:
             return messages
