@@ -1,5 +1,6 @@
 """The detector: steps in, observations out."""
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -63,6 +64,22 @@ def default_evidence() -> tuple[AnyEvidence, ...]:
     )
 
 
+_Tracks = tuple[tuple[AnyEvidence, ...], tuple[Any, ...], tuple[AnyEvidence, ...], tuple[Any, ...]]
+
+
+def _tracks(evidence: Sequence[AnyEvidence]) -> _Tracks:
+    """The evidence for tool calls with its states at the start, and the same for outputs."""
+    tools = tuple(kind for kind in evidence if kind.track == TOOLS)
+    outputs = tuple(kind for kind in evidence if kind.track == OUTPUTS)
+    return tools, tuple(kind.fresh for kind in tools), outputs, tuple(kind.fresh for kind in outputs)
+
+
+@functools.cache
+def _default_tracks() -> _Tracks:
+    """Shared by all detectors, since evidence keeps no state of its own: most runs are short."""
+    return _tracks(default_evidence())
+
+
 class DoomLoopDetector:
     """Watches the steps of one run for loops.
 
@@ -90,11 +107,8 @@ class DoomLoopDetector:
     ) -> None:
         if not poll_gap_s > 0:
             raise ValueError(f"poll_gap_s must be a positive number of seconds, not {poll_gap_s!r}")
-        chosen = default_evidence() if evidence is None else tuple(evidence)
-        self._tools = tuple(kind for kind in chosen if kind.track == TOOLS)
-        self._outputs = tuple(kind for kind in chosen if kind.track == OUTPUTS)
-        self._fresh_tools = tuple(kind.fresh for kind in self._tools)
-        self._fresh_outputs = tuple(kind.fresh for kind in self._outputs)
+        tracks = _default_tracks() if evidence is None else _tracks(evidence)
+        self._tools, self._fresh_tools, self._outputs, self._fresh_outputs = tracks
         self._user_resets = user_resets
         self._recogniser = Recogniser(tool_identity, result_identity)
         self._clock = Clock()

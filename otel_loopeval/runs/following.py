@@ -245,10 +245,13 @@ class Following:
     def _observe_all(
         self, turns: "Turns | None", steps: "Iterable[tuple[Step, Turn]]"
     ) -> "tuple[tuple[GuardEvent, bool], ...]":
-        if turns is None:
-            return ()
-        found = (turns.observe(step, turn) for step, turn in steps)
-        return tuple(event for event in found if event is not None)
+        events: tuple[tuple[GuardEvent, bool], ...] = ()
+        if turns is not None:
+            for step, turn in steps:
+                event = turns.observe(step, turn)
+                if event is not None:
+                    events += (event,)
+        return events
 
     def _new_turns(self, run: LoopRun, *, foreign: bool) -> "Turns":
         from otel_loopeval.runs.turns import Turns  # noqa: PLC0415 - only for programs with such spans
@@ -399,8 +402,10 @@ def may_have_kind(name: str, scope: str, attributes: Mapping[str, Any]) -> bool:
 
 
 def kind_of(look: Look) -> str | None:
-    """What a span is; None for a span that has nothing to do with agents, as nearly all have."""
-    return reading.kind_of(look) if may_have_kind(*look) else None
+    """What a span is; None for one that has nothing to do with agents, as nearly all have, and for ours."""
+    if not may_have_kind(*look) or own.is_ours(look.name):
+        return None
+    return reading.kind_of(look)
 
 
 def _is_part(look: Look, entry: Entry | None, around: Node | None) -> bool:

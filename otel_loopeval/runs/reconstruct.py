@@ -141,10 +141,11 @@ def _in_order(by_id: Mapping[_Key, SpanData]) -> Iterator[tuple[_Key, SpanData, 
     placed: dict[_Key, tuple[int, int]] = {}  # how deep a span is, and when it starts
     moments: list[tuple[int, bool, int, int]] = []
     keys = list(by_id)
-    for order, key in enumerate(keys):
+    for order, (key, span) in enumerate(by_id.items()):
         level, start_ns = placed.get(key) or _place(key, by_id, placed)
         moments.append((start_ns, False, level, order))
-        moments.append((max(by_id[key].end_ns, start_ns), True, -level, order))
+        end_ns = span.end_ns
+        moments.append((max(start_ns, end_ns), True, -level, order))
     moments.sort()
     for _, is_end, _, order in moments:
         yield keys[order], by_id[keys[order]], is_end
@@ -152,6 +153,13 @@ def _in_order(by_id: Mapping[_Key, SpanData]) -> Iterator[tuple[_Key, SpanData, 
 
 def _place(key: _Key, by_id: Mapping[_Key, SpanData], placed: dict[_Key, tuple[int, int]]) -> tuple[int, int]:
     """How deep a span is and when it starts; notes it, and the same of what it is inside of."""
+    span = by_id[key]
+    around = (key[0], span.parent_id)
+    outer = placed.get(around)
+    if outer is not None or around not in by_id:  # nearly always
+        level, start_ns = outer or (-1, 0)
+        placed[key] = found = level + 1, max(span.start_ns, start_ns)
+        return found
     path: list[_Key] = []
     around = key
     on_path: set[_Key] = set()  # parents may form a cycle in broken input

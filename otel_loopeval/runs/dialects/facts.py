@@ -130,11 +130,13 @@ class Dialect(Protocol):
     """
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """What the names of the attributes begin with that usage, output and inputs are told by.
+    def tells_usage(self) -> tuple[str, ...]:
+        """What the names of the attributes begin with that usage is told by: with none, it is not asked."""
+        ...
 
-        Of a span with no such attribute, and without events, it is not asked for these three.
-        """
+    @property
+    def tells_content(self) -> tuple[str, ...]:
+        """The same for output and inputs; of a span with events it is asked all the same."""
         ...
 
     def kind(self, look: Look) -> str | None:
@@ -169,7 +171,8 @@ class Dialect(Protocol):
 class Silent:
     """A dialect that knows no answer: what the others have in common."""
 
-    names: tuple[str, ...] = ()
+    tells_usage: tuple[str, ...] = ()
+    tells_content: tuple[str, ...] = ()
 
     def kind(self, look: Look) -> str | None:
         """See :class:`Dialect`."""

@@ -51,7 +51,16 @@ _AGENT_SUFFIX: Final = " run"
 class GenAI(Silent):
     """The dialect of the GenAI semantic conventions."""
 
-    names = ("gen_ai.", semconv.PYDANTIC_EVENTS, semconv.ADK_LLM_REQUEST, semconv.ADK_LLM_RESPONSE)
+    tells_usage = ("gen_ai.usage.",)
+    tells_content = (
+        semconv.GEN_AI_INPUT_MESSAGES,
+        semconv.GEN_AI_OUTPUT_MESSAGES,
+        semconv.GEN_AI_PROMPT,
+        semconv.GEN_AI_COMPLETION,
+        semconv.PYDANTIC_EVENTS,
+        semconv.ADK_LLM_REQUEST,
+        semconv.ADK_LLM_RESPONSE,
+    )
 
     def kind(self, look: Look) -> str | None:  # noqa: PLR0911 - a list of signs
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""

@@ -40,7 +40,8 @@ _REDACTED: Final = "__REDACTED__"
 class OpenInference(Silent):
     """The dialect of OpenInference."""
 
-    names = ("llm.", semconv.OUTPUT_VALUE)
+    tells_usage = ("llm.token_count.",)
+    tells_content = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)
 
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""

@@ -30,7 +30,13 @@ _THREADS: Final = ("session_id", "thread_id", "conversation_id", "chat_id", "use
 class OpenLLMetry(Silent):
     """The dialect of OpenLLMetry."""
 
-    names = ("llm.", f"{semconv.GEN_AI_PROMPT}.", f"{semconv.GEN_AI_COMPLETION}.")
+    tells_usage = ("llm.usage.",)
+    tells_content = (
+        f"{semconv.GEN_AI_PROMPT}.",
+        f"{semconv.GEN_AI_COMPLETION}.",
+        semconv.LLM_PROMPTS,
+        semconv.LLM_COMPLETIONS,
+    )
 
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""

@@ -45,6 +45,11 @@ def is_iteration(name: str) -> bool:
     return name == semconv.SPAN_ITERATION
 
 
+def is_ours(name: str) -> bool:
+    """Whether a span of this name is a root or an iteration: its name says all that there is to know."""
+    return name == semconv.SPAN_ITERATION or (name.startswith(NAME_PREFIXES) and is_root(name))
+
+
 def is_evaluation(name: str) -> bool:
     """Whether a span of this name, inside an iteration, is a judge at work."""
     return name == semconv.SPAN_EVALUATE

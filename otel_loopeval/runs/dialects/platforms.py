@@ -58,7 +58,8 @@ class LangSmith(Silent):
 class Langfuse(Silent):
     """The dialect of Langfuse's SDK."""
 
-    names = ("langfuse.",)
+    tells_usage = (semconv.LANGFUSE_USAGE,)
+    tells_content = (semconv.LANGFUSE_INPUT, semconv.LANGFUSE_OUTPUT)
 
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""

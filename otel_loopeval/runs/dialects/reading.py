@@ -1,8 +1,8 @@
 """Asking the dialects: the first that knows an answer gives it."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.runs.dialects.facts import (
@@ -54,7 +54,17 @@ MARKS: Final = frozenset(
 _MAX_SHAPES: Final = 2_000
 _MAX_SHAPE: Final = 4_000
 """Characters in the names of the attributes of a shape that is remembered."""
-_shapes: dict[tuple[str, ...], tuple[Dialect, ...]] = {}
+
+
+class _Spoken(NamedTuple):
+    """The dialects that a span may tell something in."""
+
+    usage: tuple[Dialect, ...]
+    content: tuple[Dialect, ...]
+
+
+_ANY: Final = _Spoken(DIALECTS, DIALECTS)
+_shapes: dict[tuple[str, ...], _Spoken] = {}
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{16,}|\d{6,}", re.IGNORECASE)
 _AFFIXES: Final = ("invoke_agent ", "invocation ", "agent_run ", "execute ")
 _SUFFIXES: Final = (" run", ".agent", ".workflow", ".run")
@@ -98,14 +108,14 @@ def conversation_of(attributes: Mapping[str, Any]) -> str | None:
 
 def usage_of(attributes: Mapping[str, Any]) -> Usage | None:
     """What a span says that it used, or None if it says nothing."""
-    for dialect in _spoken_in(attributes):
+    for dialect in _spoken_in(attributes).usage:
         usage = dialect.usage(attributes)
         if usage is not None:
             return usage
     return None
 
 
-def _spoken_in(attributes: Mapping[str, Any]) -> tuple[Dialect, ...]:
+def _spoken_in(attributes: Mapping[str, Any]) -> _Spoken:
     """The dialects that attributes of these names may tell something in.
 
     Remembered for each combination of names, of which a library has few; where there are too many, all
@@ -114,19 +124,27 @@ def _spoken_in(attributes: Mapping[str, Any]) -> tuple[Dialect, ...]:
     shape = tuple(attributes)
     known = _shapes.get(shape)
     if known is None:
-        known = DIALECTS
+        known = _ANY
         if len(_shapes) < _MAX_SHAPES and sum(map(len, shape)) <= _MAX_SHAPE:
-            known = tuple(
-                dialect for dialect in DIALECTS if any(name.startswith(dialect.names) for name in shape)
+            known = _shapes[shape] = _Spoken(
+                tuple(dialect for dialect in DIALECTS if _has(shape, dialect.tells_usage)),
+                tuple(dialect for dialect in DIALECTS if _has(shape, dialect.tells_content)),
             )
-            _shapes[shape] = known
     return known
+
+
+def _has(names: Iterable[str], beginnings: tuple[str, ...]) -> bool:
+    return any(name.startswith(beginnings) for name in names)
+
+
+def _content_dialects(span: SpanData) -> tuple[Dialect, ...]:
+    return DIALECTS if span.events else _spoken_in(span.attributes).content
 
 
 def output_of(span: SpanData) -> Message | None:
     """What a model said, or None where that was not captured."""
     found: Message | None = None
-    for dialect in DIALECTS if span.events else _spoken_in(span.attributes):
+    for dialect in _content_dialects(span):
         message = dialect.output(span)
         if message is None or not (message.text or message.asked):
             continue
@@ -161,7 +179,7 @@ def calls_tools(attributes: Mapping[str, Any]) -> bool:
 
 def inputs_of(span: SpanData) -> list[Message]:
     """What a model was told, in order; nothing where that was not captured."""
-    for dialect in DIALECTS if span.events else _spoken_in(span.attributes):
+    for dialect in _content_dialects(span):
         messages = dialect.inputs(span)
         if messages:
             return messages

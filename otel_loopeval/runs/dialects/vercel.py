@@ -15,7 +15,8 @@ from otel_loopeval.runs.usage import Usage, tokens_of
 class Vercel(Silent):
     """The dialect of the Vercel AI SDK."""
 
-    names = ("ai.",)
+    tells_usage = ("ai.usage.",)
+    tells_content = ("ai.response.", "ai.prompt.")
 
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
