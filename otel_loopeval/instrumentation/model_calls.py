@@ -216,12 +216,15 @@ class ModelCall:
             swallow("model_call.show", problem)
 
     def __del__(self) -> None:  # a stream that nobody read to its end, or closed
-        if self._ended:
-            return
-        if _may_hold_a_lock():  # garbage is collected at any moment
-            threading.Thread(target=self.end, name=ENDING).start()
-        else:
-            self.end()
+        try:
+            if getattr(self, "_ended", True):  # it has none where it was never made
+                return
+            if _may_hold_a_lock():  # garbage is collected at any moment
+                threading.Thread(target=self.end, name=ENDING).start()
+            else:
+                self.end()
+        except Exception as error:  # noqa: BLE001 - the guard
+            swallow("model_call.given_up", error)
 
     def _leave(self) -> None:
         """Make current again what was so before; not where the call ended elsewhere than it began."""
