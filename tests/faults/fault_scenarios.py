@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -127,6 +128,8 @@ class Scenario:
         environment: Variables that are set meanwhile.
         in_children: Patterns of our functions that run in its forked children only. Where there are any,
             faults go into these, and the child reports by its exit status, not by what it counted.
+        only: Patterns of our functions that faults go into, where the others are left to other scenarios;
+            all that it reaches if empty.
     """
 
     play: Callable[[Stage], None]
@@ -134,6 +137,7 @@ class Scenario:
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     environment: dict[str, str] = field(default_factory=dict[str, str])
     in_children: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -144,6 +148,7 @@ def scenario(
     *,
     prepare: Callable[[Stage], None] | None = None,
     in_children: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
     **environment: str,
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
     """Register a scenario."""
@@ -151,7 +156,7 @@ def scenario(
 
     def register(play: Callable[[Stage], None]) -> Callable[[Stage], None]:
         SCENARIOS[play.__name__] = Scenario(
-            play, prepare, {**loud, **(options or {})}, environment, in_children
+            play, prepare, {**loud, **(options or {})}, environment, in_children, only
         )
         return play
 
@@ -275,6 +280,33 @@ def own_loop_async(stage: Stage) -> None:
         with raises(error):
             await EvaluationLoop(failing, "", metric=lambda _: 10).run_async("prompt")
         assert get_current() is before
+
+    asyncio.run(program())
+
+
+@scenario(only=("instrumentation.seams:*", "otel.node:*"))
+def own_loop_whose_async_methods_are_plain(stage: Stage) -> None:
+    class Mine(EvaluationLoop):
+        def run_async(self, prompt: str) -> Any:  # type: ignore[override] # awaitable all the same
+            return super().run_async(prompt)
+
+        def _get_agent_output_async(self, *args: Any) -> Any:  # type: ignore[override]
+            return super()._get_agent_output_async(*args)
+
+        def _score_async(self, *args: Any) -> Any:  # type: ignore[override]
+            return super()._score_async(*args)
+
+    class Task(EvaluationLoop):
+        def run_async(self, prompt: str) -> Any:  # type: ignore[override]
+            return asyncio.ensure_future(super().run_async(prompt))
+
+    async def program() -> None:
+        with stage.span("request"):
+            result = await Mine(stage.agent(["answer"]), "", metric=lambda _: 9).run_async("prompt")
+            assert result.final_output == "answer"
+            task = Task(stage.agent(["answer"]), "", metric=lambda _: 9).run_async("prompt")
+            assert isinstance(task, asyncio.Task)
+            assert (await task).final_output == "answer"
 
     asyncio.run(program())
 
@@ -520,6 +552,7 @@ def praisonai_loop_that_is_stopped(stage: Stage) -> None:
 
 
 def _framework_modules() -> list[Any]:
+    import praisonaiagents  # noqa: PLC0415
     import praisonaiagents.agent.agent as agent_module  # noqa: PLC0415
     import praisonaiagents.eval.loop as loop_module  # noqa: PLC0415
     from praisonaiagents.agent import autonomy, loop_detection  # noqa: PLC0415
@@ -527,8 +560,10 @@ def _framework_modules() -> list[Any]:
     from praisonaiagents.eval import loop_eval  # noqa: PLC0415
     from praisonaiagents.permissions import doom_loop as permissions  # noqa: PLC0415
 
+    for model_api in ("litellm", "openai.resources.chat.completions", "openai.resources.responses"):
+        import_module(model_api)
     modules = [loop_module, loop_eval, doom_loop, loop_guard, observability, autonomy, loop_detection]
-    return [*modules, permissions, agent_module, _plugin()]
+    return [*modules, permissions, agent_module, _plugin(), praisonaiagents]
 
 
 def _plugin() -> Any:
@@ -599,6 +634,34 @@ def loop_by_hand(stage: Stage) -> None:
         with iteration():
             pass
         raise StopLoop
+
+
+@scenario({"token_budget": None}, only=("otel.live:*", "otel.loops:*", "otel.emission:*", "runs.resume:*"))
+def loop_in_segments(stage: Stage) -> None:
+    with loop("writer", token_budget=10) as run:
+        for score in (3.0, 5.0):
+            with iteration() as it, stage.span("chat model") as chat:
+                chat.set_attribute(semconv.GEN_AI_OPERATION_NAME, "chat")
+                chat.set_attribute(semconv.GEN_AI_USAGE_INPUT_TOKENS, 10)
+                it.score = score
+        assert run.over_token_budget in (True, False, None)
+        record_guard_event({"type": "doom_loop"})
+        token = run.paused("approval")
+    assert isinstance(token, str)
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ValueError):  # a fault may keep us from giving a token
+            stack.enter_context(loop("writer", resume=token))
+            assert token
+        with iteration() as it, stage.span("step"):
+            it.score = 9.0
+    with loop("writer", resume=f"00-{1:032x}-{1:016x}-01"), iteration(), stage.span("step"):
+        pass
+    refused = ""
+    try:
+        loop("writer", resume="nonsense")
+    except ValueError as error:
+        refused = str(error)
+    assert "W3C traceparent" in refused or not refused
 
 
 @scenario()

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Any
 
+import fault_agents  # noqa: F401 - registers its scenarios
 import pytest
 from fault_injection import (
     PACKAGE,
@@ -62,7 +63,23 @@ RESTORES_THE_CONTEXT = {
     "otel.node:leave": "calls nothing of ours; where it fails, the context is what could not be restored",
 }
 
-SPARED = {**STORES_ONLY, **ENTRIES, **MEANT_TO_RAISE, **THE_GUARD_ITSELF, **RESTORES_THE_CONTEXT}
+CALLS_GUARDS_ONLY = {
+    "instrumentation.model_calls:ModelCall.failed": "ends the call while the program's exception passes",
+    "instrumentation.praisonai.calls:_call": "stands in the place of the SDK's function",
+    "instrumentation.praisonai.calls:_call_async": "stands in the place of the SDK's coroutine",
+    "instrumentation.seams:LoopSeams._follow": "stands in the place of the program's own coroutine",
+}
+"""Functions that make the program's own call, or are called while its exception passes, outside of any guard.
+All that they call of ours is a guard, so nothing in them could raise but what is the program's."""
+
+SPARED = {
+    **STORES_ONLY,
+    **ENTRIES,
+    **MEANT_TO_RAISE,
+    **THE_GUARD_ITSELF,
+    **RESTORES_THE_CONTEXT,
+    **CALLS_GUARDS_ONLY,
+}
 
 FALLS_BACK = {
     "health.guards:*": "reads an object of somebody else's, and a field that cannot be read is absent",
@@ -99,8 +116,7 @@ OUTSIDE_OF_THE_PROGRAM = {
     "instrumentation.instrumentor:*": "called by opentelemetry-instrument",
     "instrumentation.setup:_State.__init__": "called when the package is imported",
     "runs.dialects.*": "reads stored spans, and other dialects than those of the scenarios",
-    "otel._sdk:_is_ai": "called once a scope, whichever scenario comes first",
-    "otel._sdk:tells": "for an SDK with other private fields",
+    "otel._sdk:_copy_of": "for an SDK with other private fields",
     "otel.fingerprints:_fingerprints": "called once",
     "runs.neutral*": "reads stored spans",
     "runs.nodes:Node.*": "a Protocol",
@@ -109,6 +125,14 @@ OUTSIDE_OF_THE_PROGRAM = {
     "runs.following:Following.incomplete": "reads stored spans",
     "runs.reconstruct:*": "reads stored spans",
     "runs.verdict:Verdict.converged.get": "for reports",
+    "instrumentation.setup:is_instrumented": "calls nothing",
+    "instrumentation.streams:Watcher.*": "a Protocol",
+    "otel.complaints:*": "for the tools of the command line",
+    "otel.errors:guarded": "called when our modules are imported",
+    "otel.errors:guarded.decorate": "called when our modules are imported",
+    "runs.assembly:*": "reads stored spans",
+    "runs.resume:Segments.*": "reads stored spans",
+    "runs.run:IterationState.*_tokens.get": "for who looks at a run that was read",
 }
 """Functions that no scenario calls, since they do not run inside the program's own calls."""
 
@@ -144,9 +168,10 @@ def calls_in(scenario: str) -> Counter[str]:
 
 def reached_in(scenario: str) -> list[str]:
     """The functions that faults go into in a scenario."""
-    patterns = SCENARIOS[scenario].in_children
+    patterns, only = SCENARIOS[scenario].in_children, SCENARIOS[scenario].only
     if not patterns:
-        return list(calls_in(scenario))
+        called = list(calls_in(scenario))
+        return [name for name in called if any(fnmatch.fnmatchcase(name, each) for each in only or "*")]
     found = [[name for name in TARGETS if fnmatch.fnmatchcase(name, pattern)] for pattern in patterns]
     assert all(found), f"no function of ours is called {patterns[found.index([])]}"
     return [name for names in found for name in names]
@@ -228,6 +253,21 @@ def test_constructors_that_cannot_fail_call_nothing() -> None:
         assert not [
             ast.unparse(node) for node in ast.walk(tree) if isinstance(node, (ast.Call, ast.Raise))
         ], name
+
+
+def test_functions_outside_of_any_guard_call_guards_and_the_program() -> None:
+    guards = {name.rpartition(".")[2].rpartition(":")[2] for name in TARGETS if TARGETS[name].guarded_lines}
+    # The program's own call, a getter, a tuple of defaults.
+    others = {"begin", "original", "get_current"}
+    for name in CALLS_GUARDS_ONLY:
+        function = TARGETS[name].function
+        assert function is not None
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        called = {
+            ast.unparse(node.func).rpartition(".")[2] for node in ast.walk(tree) if isinstance(node, ast.Call)
+        }
+        assert called - others <= guards, name
+        assert called & guards, name
 
 
 def test_every_function_of_the_telemetry_is_reached_or_known_not_to_run_in_the_program() -> None:
