@@ -16,6 +16,7 @@ from typing import Any
 from otel_loopeval.evaluation.calls import call
 from otel_loopeval.evaluation.checks import shown
 from otel_loopeval.health import LoopEvaluator, LoopHealthResult, captured_guard_events
+from otel_loopeval.health.wire import as_float
 
 _BEST = 10.0
 _HALF = 5.0
@@ -260,5 +261,4 @@ def _scored(loop_result: Any) -> Any:
 
 def _best_score(loop_result: Any) -> float | None:
     scores = getattr(loop_result, "score_history", None) or ()
-    numbers = [float(score) for score in scores if isinstance(score, (int, float)) and math.isfinite(score)]
-    return max(numbers, default=None)
+    return max((number for score in scores if (number := as_float(score)) is not None), default=None)

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from otel_loopeval import semconv
-from otel_loopeval.health.wire import as_text, encodable
+from otel_loopeval.health.wire import as_float, as_text, encodable
 from otel_loopeval.instrumentation.answers import Answer, field
 
 Attributes = dict[str, Any]
@@ -112,8 +112,8 @@ def read_request(
         model,
         provider,
         arguments.get("input") if messages is None else messages,
-        _number(arguments.get("temperature")),
-        _number(arguments.get("top_p")),
+        as_float(arguments.get("temperature")),
+        as_float(arguments.get("top_p")),
         most if isinstance(most, int) and not isinstance(most, bool) else None,
         address,
         port,
@@ -212,10 +212,6 @@ def as_json(value: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         text = json.dumps(str(value), ensure_ascii=False)
     return encodable(text)
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _input_messages(messages: Any) -> list[Attributes]:

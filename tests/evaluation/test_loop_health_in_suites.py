@@ -209,6 +209,7 @@ def test_guard_events_that_were_captured(capture: Capture, given: Any) -> None:
         ((7.9,), 0, 5 * 7.9 / 8),
         ((-3,), 0, 0.0),
         ((float("nan"),), 0, 0.0),
+        ((-(10**400), 4), 0, 2.5),
         ((), 0, 0.0),
     ],
 )

@@ -19,7 +19,7 @@ from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.live import Run
 from otel_loopeval.otel.loops import begin_run
 
-_MAX_TURNS: Final = 20
+MAX_TURNS: Final = 20
 """Turns that the package allows where nobody says otherwise."""
 _MAX_STAGE: Final = 64
 
@@ -78,7 +78,7 @@ def _begin(agent: Any, call: Call) -> Run:
     limit = call.argument(1, "max_iterations")
     if limit is None:
         config: Any = getattr(agent, "autonomy_config", None) or {}
-        limit = config.get("max_iterations", _MAX_TURNS)
+        limit = config.get("max_iterations", MAX_TURNS)
     return begin_run(
         agent_name(agent),
         scope=SCOPE,

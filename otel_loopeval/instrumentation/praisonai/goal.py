@@ -16,9 +16,6 @@ from otel_loopeval.instrumentation.shapes import Call, LoopShape, driven
 from otel_loopeval.otel.iterations import Iteration
 from otel_loopeval.otel.live import Run
 
-_MAX_TURNS: Final = 20
-"""Turns that the package allows where nobody says otherwise."""
-
 _FAILURES: Final = {
     "judge unavailable": semconv.ERROR_JUDGE_UNAVAILABLE,
     "judge response unparseable": semconv.ERROR_JUDGE_UNREADABLE,
@@ -53,7 +50,7 @@ def patch_goal_loops(module: Any, patches: Patches) -> None:
 
 
 def _begin(agent: Any, call: Call) -> Run:
-    return autonomy.begin_goal(agent, call.kwargs.get("max_turns", _MAX_TURNS))
+    return autonomy.begin_goal(agent, call.kwargs.get("max_turns", autonomy.MAX_TURNS))
 
 
 def _judges(agent: Any) -> bool:
