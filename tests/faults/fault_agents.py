@@ -24,7 +24,7 @@ from support.openai_stub import (
     tool_call,
 )
 
-from otel_loopeval import StopLoop, iteration, loop, semconv
+from otel_loopeval import StopLoop, iteration, loop
 
 T = TypeVar("T")
 
@@ -44,7 +44,9 @@ CALLS = (
 )
 """Where faults go: what is behind is the same in other scenarios."""
 
-CONTENT = {semconv.ENV_CAPTURE_CONTENT: "true"}
+scenario_with_content = functools.partial(
+    scenario, only=CALLS, OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT="true"
+)
 
 MODEL = "gpt-4o-mini"
 ANSWER = "A fine answer."
@@ -138,7 +140,7 @@ def _text(completion: Any) -> str:
     return completion.choices[0].message.content
 
 
-@scenario({"token_budget": 30}, only=CALLS, **CONTENT)
+@scenario_with_content({"token_budget": 30})
 def model_calls(stage: Stage) -> None:
     client = _client("chat")
     with _requests(
@@ -156,14 +158,16 @@ def model_calls(stage: Stage) -> None:
         assert _text(client.create_completion(HELLO, MODEL)) == ANSWER
 
 
-@scenario(only=CALLS, **CONTENT)
+@scenario_with_content()
 def model_calls_async(stage: Stage) -> None:
     client = _client("chat")
 
     async def one() -> str:
+        said = ""
         async with loop("writer"), iteration():
             with stage.span("step"):
-                return _text(await client.acreate_completion(HELLO, MODEL))
+                said = _text(await client.acreate_completion(HELLO, MODEL))
+        return said
 
     async def program() -> None:
         assert await asyncio.gather(one(), one()) == [ANSWER, ANSWER]
@@ -174,7 +178,7 @@ def model_calls_async(stage: Stage) -> None:
         _run(program())
 
 
-@scenario(only=CALLS, **CONTENT)
+@scenario_with_content()
 def model_calls_of_the_responses_api(stage: Stage) -> None:
     client = _client("responses")
 
@@ -190,7 +194,7 @@ def model_calls_of_the_responses_api(stage: Stage) -> None:
     assert [request["input"] for request in _stub().requests] == [HELLO, HELLO, HELLO]
 
 
-@scenario(only=CALLS, **CONTENT)
+@scenario_with_content()
 def streams(stage: Stage) -> None:
     client = _client("chat")
 
@@ -275,7 +279,7 @@ def model_calls_through_litellm(stage: Stage) -> None:
     import litellm  # noqa: PLC0415 - takes seconds
     from praisonaiagents.goal.judge import judge_goal  # noqa: PLC0415
     from praisonaiagents.goal.models import GoalState  # noqa: PLC0415
-    from praisonaiagents.llm import LLM  # noqa: PLC0415
+    from praisonaiagents.llm.llm import LLM  # noqa: PLC0415
 
     callbacks: Any = litellm.callbacks
     for client in litellm.in_memory_llm_clients_cache.cache_dict.values():
@@ -306,7 +310,7 @@ def _agent(*tools: Callable[..., Any]) -> Any:
     return Agent(name="writer", instructions="Write", output="silent", tools=list(tools))
 
 
-@scenario(only=CALLS, **CONTENT)
+@scenario_with_content()
 def tool_calls(stage: Stage) -> None:
     from praisonaiagents.errors import ToolExecutionError  # noqa: PLC0415
     from praisonaiagents.tools.retry import RetryPolicy  # noqa: PLC0415

@@ -167,7 +167,7 @@ def play(name: str) -> tuple[Stage, str]:
     """Play a scenario on a stage of its own; returns the stage, and what it wrote to stderr."""
     chosen = SCENARIOS[name]
     if chosen.in_children:
-        gc.collect()  # or the child flushes the providers of all scenarios before
+        gc.collect()  # or the child flushes the providers of all plays before
     stderr = io.StringIO()
     before = get_current()
     with Capture() as capture, contextlib.redirect_stderr(stderr), environment(chosen.environment):
@@ -638,6 +638,7 @@ def loop_by_hand(stage: Stage) -> None:
 
 @scenario({"token_budget": None}, only=("otel.live:*", "otel.loops:*", "otel.emission:*", "runs.resume:*"))
 def loop_in_segments(stage: Stage) -> None:
+    token = ""
     with loop("writer", token_budget=10) as run:
         for score in (3.0, 5.0):
             with iteration() as it, stage.span("chat model") as chat:
@@ -647,7 +648,6 @@ def loop_in_segments(stage: Stage) -> None:
         assert run.over_token_budget in (True, False, None)
         record_guard_event({"type": "doom_loop"})
         token = run.paused("approval")
-    assert isinstance(token, str)
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(ValueError):  # a fault may keep us from giving a token
             stack.enter_context(loop("writer", resume=token))

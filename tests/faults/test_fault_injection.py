@@ -8,6 +8,7 @@ import ast
 import contextlib
 import fnmatch
 import functools
+import gc
 import inspect
 import logging
 import textwrap
@@ -15,7 +16,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from typing import Any
 
-import fault_agents  # noqa: F401 - registers its scenarios
+import fault_agents  # noqa: F401  # pyright: ignore[reportUnusedImport] # registers its scenarios
 import pytest
 from fault_injection import (
     PACKAGE,
@@ -213,6 +214,9 @@ def test_a_program_does_not_notice_that_we_fail(scenario: str) -> None:
     raised = 0
     errors.listeners.append(listen)
     logging.disable(logging.CRITICAL)
+    if SCENARIOS[scenario].in_children:
+        gc.collect()
+        gc.freeze()  # what there is now is not looked through again before each play
     try:
         for name in reached_in(scenario):
             target = TARGETS[name]
@@ -241,6 +245,7 @@ def test_a_program_does_not_notice_that_we_fail(scenario: str) -> None:
     finally:
         logging.disable(logging.NOTSET)
         errors.listeners.remove(listen)
+        gc.unfreeze()
     assert not noticed, "\n".join(noticed)
     assert raised > 0
 
