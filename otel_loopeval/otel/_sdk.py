@@ -185,17 +185,27 @@ class PublicHooks(SpanProcessor):
 class ProbedHooks(PublicHooks):
     """The same through the private fields behind those properties: a fraction of the cost."""
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+    _plain_scope: Any = None  # the last one: the spans of the program itself often have one scope
+
+    # In one piece, since a call would cost as much as all that it does.
+    def on_start(  # noqa: C901, PLR0912
+        self, span: Span, parent_context: Context | None = None
+    ) -> None:
         """See the base class."""
         try:
             if parent_context is not None:
                 owner: Any = parent_context.get(RUN_KEY)
                 if owner is not None and owner.span is None:
                     return  # ours, and fed by its owner
-            scope: str = span._instrumentation_scope._name
-            nature = NATURES.get(scope) or nature_of(scope)
-            if nature is LEAF:
-                return
+            scope: Any = span._instrumentation_scope
+            if scope is self._plain_scope:
+                nature = PLAIN
+            else:
+                nature = NATURES.get(scope._name) or nature_of(scope._name)
+                if nature is LEAF:
+                    return
+                if nature is PLAIN:
+                    self._plain_scope = scope
             parent: Any = span._parent
             name = span._name
             if nature is not HOST and (

@@ -9,7 +9,7 @@ their own time.
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 
@@ -22,6 +22,7 @@ _SPAN_BYTES: Final = 600
 _EVENT_BYTES: Final = 250
 _ATTRIBUTE_BYTES: Final = 130
 """What CPython 3.11 takes for them, texts and lists apart, measured with ``tracemalloc``."""
+_SMALL: Final = frozenset({int, float, bool, type(None)})
 _PATIENCE: Final = 10
 """How many times ``quiet_spans`` a trace with a root is waited for when the times in the stream stand
 still: one span with a wrong clock must not keep all others open."""
@@ -197,10 +198,14 @@ def _size(span: SpanData) -> int:
 
 
 def _attributes_size(part: SpanData | SpanEvent) -> int:
-    size = 0
+    size = _ATTRIBUTE_BYTES * len(part.attributes)
     for value in part.attributes.values():
-        size += _ATTRIBUTE_BYTES
-        if isinstance(value, (str, bytes)):
+        kind: Any = value.__class__
+        if kind is str:
+            size += len(value)
+        elif kind in _SMALL:
+            continue
+        elif isinstance(value, (str, bytes)):
             size += len(value)
         elif isinstance(value, (list, tuple, dict)):
             size += _ATTRIBUTE_BYTES * len(cast("Collection[object]", value))
