@@ -63,6 +63,9 @@ def check_root(root: Line) -> None:
     run_id = attributes.pop("loopeval.run.id")
     assert len(run_id) == 16
     assert int(run_id, 16)
+    for who in ("tokens", "judge_tokens"):
+        tokens = [attributes.pop(f"loopeval.run.{who}.{kind}") for kind in ("input", "output")]
+        assert min(tokens) > 0
     assert typed(attributes) == typed(
         {
             "gen_ai.operation.name": "invoke_workflow",
@@ -100,17 +103,29 @@ def check_root(root: Line) -> None:
 
 def check_iterations(root: Line, received: Received) -> None:
     iterations = received.children(root)
-    assert len(received.spans()) == 4
     assert [span["name"] for span in iterations] == ["evaluation_loop.iteration"] * 3
-    assert {span["trace_id"] for span in iterations} == {root["trace_id"]}
+    assert {span["trace_id"] for span in received.spans()} == {root["trace_id"]}
+    assert len(received.spans()) == 13
+    calls = received.spans("chat gpt-4o-mini")
+    for kind in ("input", "output"):
+        served = sum(call["attributes"][f"gen_ai.usage.{kind}_tokens"] for call in calls)
+        told = [root["attributes"][f"loopeval.run.{who}.{kind}"] for who in ("tokens", "judge_tokens")]
+        assert sum(told) == served
     expected: list[dict[str, Any]] = [
         {"number": 1, "score": 5.0, "threshold_met": False, "findings_count": 1},
         {"number": 2, "score": 7.0, "threshold_met": False, "findings_count": 1, "score_delta": 2.0},
         {"number": 3, "score": 9.0, "threshold_met": True, "findings_count": 1, "score_delta": 2.0},
     ]
     for span, facts, label in zip(iterations, expected, ["fail", "fail", "pass"], strict=True):
+        chat, evaluate = received.children(span)
+        assert (chat["name"], evaluate["name"]) == ("chat gpt-4o-mini", "evaluate")
+        assert [judge["name"] for judge in received.children(evaluate)] == ["chat gpt-4o-mini"]
+        tokens = {
+            f"tokens.{kind}": chat["attributes"][f"gen_ai.usage.{kind}_tokens"]
+            for kind in ("input", "output")
+        }
         assert typed(span["attributes"]) == typed(
-            {f"loopeval.iteration.{name}": value for name, value in facts.items()}
+            {f"loopeval.iteration.{name}": value for name, value in {**facts, **tokens}.items()}
         )
         (event,) = span["events"]
         assert event["name"] == "gen_ai.evaluation.result"
@@ -183,7 +198,7 @@ def check_exemplar(point: Line, root: Line) -> None:
 def test_the_other_quick_starts(
     newest: Environment, receiver: OtlpReceiver, stub: StubProcess, tmp_path: Path
 ) -> None:
-    """``Agent.run_until`` with and without a callback; the framework's goal loop runs as ever, untraced."""
+    """``Agent.run_until`` with and without a callback, and with a goal."""
     done, received = run(APPS / "quick_starts.py", newest, receiver, stub, tmp_path, "grpc")
 
     assert done.stdout.splitlines() == [
@@ -195,8 +210,12 @@ def test_the_other_quick_starts(
     analyzer, coder = (received.span(f"evaluation_loop {agent}") for agent in ("analyzer", "coder"))
     assert analyzer["trace_id"] != coder["trace_id"]
     assert [len(received.children(root)) for root in (analyzer, coder)] == [3, 1]
-    assert received.total("loopeval.runs", loopeval__health__passed=True) == 2
-    assert received.total("loopeval.iterations") == 4
+    goal = received.span("goal_loop ops")
+    assert goal["attributes"]["loopeval.run.completion_reason"] == "goal_met"
+    turns = len(received.children(goal))
+    assert turns == 2
+    assert received.total("loopeval.runs", loopeval__health__passed=True) == 3
+    assert received.total("loopeval.iterations") == 4 + turns
 
 
 def test_gzip(newest: Environment, receiver: OtlpReceiver, tmp_path: Path) -> None:
