@@ -82,7 +82,14 @@ def test_stored_traces(clean_copy: Path) -> None:
         assert re.search(rf"{agent} +{verdict}", done.stdout), done.stdout
 
 
-@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no docker here")
+def has_compose() -> bool:
+    docker = shutil.which("docker")
+    if docker is None:
+        return False
+    return subprocess.run([docker, "compose", "version"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not has_compose(), reason="there is no docker compose here")
 def test_compose(clean_copy: Path) -> None:
     (block,) = (block for block in blocks("bash") if block.text.startswith("docker compose"))
     command, demo = block.text.splitlines()
