@@ -44,13 +44,20 @@ class Instruments:
         meter: Makes the instruments.
         open_runs: The runs that are open, for the gauges.
         iteration_metrics: Whether to make the per-iteration histograms.
+        shown: Attribute sets of runs so far, to go on with: a meter keeps the callbacks of the observable
+            instruments that it made first, and those must see the runs that come later.
     """
 
     def __init__(
-        self, meter: Meter, open_runs: "Callable[[], Sequence[LoopRun]]", *, iteration_metrics: bool
+        self,
+        meter: Meter,
+        open_runs: "Callable[[], Sequence[LoopRun]]",
+        *,
+        iteration_metrics: bool,
+        shown: "dict[tuple[str, str, str, bool], Attributes] | None" = None,
     ) -> None:
         self._open_runs = open_runs
-        self._base: dict[tuple[str, str, str, bool], Attributes] = {}
+        self._base = {} if shown is None else shown
 
         def counter(metric: semconv.Metric) -> Counter:
             return meter.create_counter(metric.name, metric.unit, metric.description)

@@ -129,6 +129,7 @@ class Pipeline:
     ) -> None:
         self._tracer_provider = tracer_provider
         self._tracers: dict[str, Any] = {}
+        self._shown: dict[tuple[str, str, str, bool], dict[str, Any]] = {}
         self.records = hasattr(tracer_provider, "add_span_processor")
         self.foreign_roots = OpenSpans()
         self.has_recorded = False
@@ -161,7 +162,10 @@ class Pipeline:
         self.logger = _logs.get_logger(semconv.SCOPE, __version__, logger_provider)
         meter = metrics.get_meter(semconv.SCOPE, __version__, meter_provider)
         self.instruments = Instruments(
-            meter, self.tracker.open_runs, iteration_metrics=options.iteration_metrics
+            meter,
+            self.tracker.open_runs,
+            iteration_metrics=options.iteration_metrics,
+            shown=self._shown,
         )
         if self.has_recorded:  # not the first time: the exit hook must stay after the providers' own
             lifecycle.watch(self)

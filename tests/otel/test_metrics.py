@@ -369,3 +369,12 @@ def test_metrics_go_to_the_global_meter_provider_by_default(plain_capture: Captu
     with loop("writer"):
         pass
     assert plain_capture.metrics() == {}
+
+
+def test_the_gauges_outlive_a_change_of_options(plain_capture: Capture) -> None:
+    plain_capture.instrument()
+    plain_capture.instrument(iteration_metrics=True)
+    with loop("writer"):
+        pass
+    assert [point["value"] for point in plain_capture.metrics()["loopeval.run.open"]["points"]] == [0]
+    assert [point["value"] for point in plain_capture.metrics()["loopeval.run.idle_max"]["points"]] == [0]
