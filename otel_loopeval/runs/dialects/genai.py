@@ -51,7 +51,7 @@ _AGENT_SUFFIX: Final = " run"
 class GenAI(Silent):
     """The dialect of the GenAI semantic conventions."""
 
-    tells_usage = ("gen_ai.usage.",)
+    tells_usage = (semconv.GEN_AI_USAGE_INPUT_TOKENS.removesuffix("input_tokens"),)  # and all beside it
     tells_content = (
         semconv.GEN_AI_INPUT_MESSAGES,
         semconv.GEN_AI_OUTPUT_MESSAGES,
