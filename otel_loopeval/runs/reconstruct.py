@@ -45,7 +45,11 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
     Returns:
         The runs with their verdicts and roots, in the order in which they ended.
     """
-    by_id: dict[_Key, SpanData] = {(span.trace_id, span.span_id): span for span in spans}
+    by_id: dict[_Key, SpanData] = {
+        (span.trace_id, span.span_id): span
+        for span in spans
+        if span.name != semconv.SPAN_VERDICT  # it repeats what it was found out from
+    }
     following = Following(tracker, detects=detectors)
     entries: dict[_Key, Entry] = {}
     missing: dict[_Key, SpanNode | Opening] = {}
@@ -76,6 +80,30 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
         else:
             replayed += _replayed(following.abandoned(stand_in), None)
     return replayed
+
+
+def replay_trace(spans: Iterable[SpanData], tracker: Tracker, *, cut: bool = False) -> list[Replayed]:
+    """Judge the runs in the stored spans of one trace.
+
+    Args:
+        spans: Its spans; a repeated span id counts once.
+        tracker: A tracker of the replay's own.
+        cut: Whether spans of the trace are missing: then all of its runs are ``incomplete``, since what is
+            there may tell of them, but does not judge them.
+
+    Returns:
+        The runs with their verdicts and roots, in the order in which they began.
+    """
+    runs = replay(spans, tracker)
+    if cut:
+        runs = [_incomplete(replayed) for replayed in runs]
+    runs.sort(key=lambda replayed: (replayed.run.started_ns, replayed.run.parent is not None))
+    return runs
+
+
+def _incomplete(replayed: Replayed) -> Replayed:
+    verdict = replayed.verdict._replace(outcome=semconv.OUTCOME_INCOMPLETE, decided=False, reasons=())
+    return replayed._replace(verdict=verdict)
 
 
 def _replayed(endings: list[Ending], root: SpanData | None) -> list[Replayed]:
