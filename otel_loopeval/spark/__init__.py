@@ -1,0 +1,6 @@
+"""Loop health at the scale of a fleet: verdicts of stored and of streaming spans, with Apache Spark."""
+
+from otel_loopeval.spark.api import health
+from otel_loopeval.spark.schema import VERDICT_COLUMNS
+
+__all__ = ["VERDICT_COLUMNS", "health"]
