@@ -286,6 +286,7 @@ OPERATION_EXECUTE_TOOL: Final = "execute_tool"
 # --- Read from other people's spans ---------------------------------------------------------------------
 # The dialects of :mod:`otel_loopeval.runs.dialects` read these; we emit none of them.
 
+GEN_AI_PREFIX: Final = "gen_ai."
 GEN_AI_AGENT_ID: Final = "gen_ai.agent.id"
 GEN_AI_PROMPT: Final = "gen_ai.prompt"
 GEN_AI_COMPLETION: Final = "gen_ai.completion"

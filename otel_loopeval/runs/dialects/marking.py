@@ -8,10 +8,8 @@ from otel_loopeval.runs.dialects.facts import look_of
 from otel_loopeval.runs.dialects.frameworks import is_ai
 from otel_loopeval.runs.spans import SpanData
 
-_GENAI_PREFIX: Final = "gen_ai."
-
 _TEXTS: Final = (
-    _GENAI_PREFIX,
+    semconv.GEN_AI_PREFIX,
     *reading.MARKS,
     *own.NAME_PREFIXES,
     *own.AGENT_PREFIXES,
