@@ -1,11 +1,15 @@
 """The one way in."""
 
-from typing import Any
+from typing import Any, Final
 
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.sources import Query
 from otel_loopeval.spark.batch import judged_at_rest
+from otel_loopeval.spark.desk import Patience
 from otel_loopeval.spark.judging import MAX_TRACE_SPANS, Judging
+from otel_loopeval.spark.streaming import judged_in_motion
+
+BUCKETS: Final = 128
 
 
 def health(
@@ -19,6 +23,8 @@ def health(
     max_trace_spans: int = MAX_TRACE_SPANS,
     strict: bool = False,
     partitions: int | None = None,
+    patience: Patience | None = None,
+    buckets: int = BUCKETS,
 ) -> Any:
     """Judge the runs in a table of spans: one row a run, the same as ``otel-loopeval score``'s.
 
@@ -42,10 +48,16 @@ def health(
         service: Only traces in which this service took part.
         max_trace_spans: Spans of one trace that are judged; the runs of a larger one are incomplete.
         strict: Whether a part that cannot be read ends the job; else it is logged by the task and left out.
-        partitions: Parts into which traces are divided; None for ``spark.sql.shuffle.partitions``.
+        partitions: Parts into which traces are divided; None for ``spark.sql.shuffle.partitions``. Not of a
+            stream, where that setting decides.
+        patience: How long traces of a stream are waited for; None for the defaults.
+        buckets: Of a stream: into how many buckets traces are divided, several times the number of
+            partitions. The state depends on it: to change it, begin a new checkpoint.
 
     Returns:
-        A ``DataFrame`` with the columns of ``VERDICT_COLUMNS``; write it partitioned by ``day``.
+        A ``DataFrame`` with the columns of ``VERDICT_COLUMNS``; write it partitioned by ``day``. Of a stream,
+        a stream: each run once, as its trace closes. There, a run that goes on in another trace after a pause
+        is ``incomplete``: only what is at rest is judged across traces.
 
     Raises:
         ValueError: The columns are none of these, or an argument cannot be used.
@@ -55,4 +67,6 @@ def health(
         Query(agent=agent, service=service),
         max_trace_spans,
     )
+    if df.isStreaming:
+        return judged_in_motion(df, judging, patience or Patience(), strict=strict, buckets=buckets)
     return judged_at_rest(df, judging, strict=strict, partitions=partitions)

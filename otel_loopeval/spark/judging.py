@@ -67,21 +67,22 @@ class Judge:
         self._price = prices_of_stored_calls()
         self._segments = segments
 
-    def judge(self, trace_id: bytes, payloads: Iterable[bytes]) -> Judged | None:
+    def judge(self, trace_id: bytes, payloads: Iterable[bytes], *, cut: bool = False) -> Judged | None:
         """Judge the runs in a trace.
 
         Args:
             trace_id: Its id, 16 bytes.
             payloads: Its spans, packed, in the order in which they came.
+            cut: Whether spans of it are known to be missing.
 
         Returns:
             The runs; None if the trace is not wanted.
         """
-        spans, cut = unpack(trace_id, payloads, self._judging.max_trace_spans)
+        spans, too_many = unpack(trace_id, payloads, self._judging.max_trace_spans)
         if not self._judging.query.selects(spans):
             return None
         tracker = Tracker(self._judging.policy, price=self._price, segments=self._segments)
-        found = replay_trace(spans, tracker, cut=cut)
+        found = replay_trace(spans, tracker, cut=cut or too_many)
         in_segments = any(one.run.resumed or one.verdict.outcome == semconv.OUTCOME_PAUSED for one in found)
         agent = self._judging.query.agent
         number = int.from_bytes(trace_id, "big")

@@ -4,7 +4,7 @@ A row a trace and not a row a span, since what a shuffle costs is mostly rows; M
 outlive the process that wrote it and must not be able to run code. What no verdict is made of is left out.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -70,7 +70,7 @@ class Pack(NamedTuple):
 class _Remembered(dict[str, bool]):
     """A question about a text, asked once of each; bounded, since anything may be in a span."""
 
-    def __init__(self, ask: Any) -> None:
+    def __init__(self, ask: Callable[[str], bool]) -> None:
         super().__init__()
         self._ask = ask
 
@@ -81,7 +81,11 @@ class _Remembered(dict[str, bool]):
         return answer
 
 
-_keeps: Final = _Remembered(lambda key: not key.startswith(_PLAIN))
+def _is_kept(key: str) -> bool:
+    return not key.startswith(_PLAIN)
+
+
+_keeps: Final = _Remembered(_is_kept)
 _ai: Final = _Remembered(is_ai)
 
 

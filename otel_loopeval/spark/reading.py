@@ -95,10 +95,7 @@ def _bodies(batch: Any, report: Reporter) -> Iterator[SpanData]:
         if not body or body.isspace():
             continue
         try:
-            if body.lstrip()[:1] in _JSON:
-                spans = spans_of_json(body)
-            else:
-                spans = read_request(body)
+            spans = spans_of_json(body) if body.lstrip()[:1] in _JSON else read_request(body)
         except Misfit as misfit:
             report(SourceError("a value", "", str(misfit)))
             continue
@@ -108,7 +105,7 @@ def _bodies(batch: Any, report: Reporter) -> Iterator[SpanData]:
 def _files(batch: Any, report: Reporter) -> Iterator[SpanData]:
     """Each row is a file with its content."""
     for path, content in zip(batch.column(0), batch.column(1), strict=True):
-        stream = io.BufferedReader(cast("io.RawIOBase", io.BytesIO(content.as_py())))
+        stream = cast("io.BufferedReader", io.BufferedReader(io.BytesIO(content.as_py())))
         yield from _reported(read_stream(stream, path.as_py(), report), report)
 
 
@@ -157,4 +154,4 @@ def _nanoseconds(time: Any) -> int:
 
 def _attributes(found: Any) -> Any:
     """Arrow gives a map as pairs."""
-    return dict(found) if isinstance(found, list) else found
+    return dict(cast("list[tuple[str, Any]]", found)) if isinstance(found, list) else found

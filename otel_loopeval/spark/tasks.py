@@ -210,9 +210,9 @@ def _types(columns: dict[str, str]) -> Any:
 
 
 def _pyarrow() -> Any:
-    import pyarrow  # noqa: PLC0415 - an extra  # type: ignore[import]
+    import pyarrow as pa  # noqa: PLC0415 - an extra  # type: ignore[import]
 
-    return pyarrow
+    return cast("Any", pa)
 
 
 def _partition_id() -> int:
