@@ -174,7 +174,7 @@ def read() -> Iterator[str]:
 def attributes() -> Iterator[tuple[str, str, str]]:
     """Section, name and description of each attribute, in order."""
     for section, constant, value, description in documented():
-        if value.startswith(_OURS) and not constant.startswith("EVENT_"):
+        if value.startswith(_OURS) and not constant.startswith(("EVENT_", "SPAN_")):
             yield section, value, description
 
 
