@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.epilog = (
         "Point OTEL_EXPORTER_OTLP_ENDPOINT at it. With --forward, a request is acknowledged once the next hop "
-        "has it; without, once the store has it. Metrics are at /metrics (scrape with honor_labels: true), "
-        "health checks at /healthz and /readyz."
+        "has it; without, once the store has it. Metrics are at /metrics (scrape with honor_labels: "
+        "true), health checks at /healthz and /readyz."
     )
     add = parser.add_argument
     add("--http", default="127.0.0.1:4318", metavar="HOST:PORT", help="OTLP over HTTP (default: %(default)s)")

@@ -117,8 +117,8 @@ class Following:
         limits: How long is waited, and how much is held.
         policy: What counts as healthy where a run does not say.
         price: Tells what a call cost.
-        complete_since_ns: Traces with a span that began before may have lost some to another process or an
-            earlier one, and are incomplete; 0 if none can have.
+        complete_since_ns: When we began, in nanoseconds since the epoch: of a trace that was under way then,
+            an earlier process may have spans, so it is incomplete; 0 if none can have.
         clock_ns: The time, in nanoseconds since the epoch.
 
     Attributes:
@@ -359,8 +359,7 @@ class Following:
             del self._over[next(iter(self._over))]
         self.counts.closed[reason] = self.counts.closed.get(reason, 0) + 1
         spans = (*trace.spans.values(), *self._around(trace))
-        began_ns = min(span.start_ns for span in spans)
-        cut = reason in _CUT or (not trace.restored and began_ns < self._complete_since_ns)
+        cut = reason in _CUT or (not trace.restored and self._straddles(spans))
         tracker = Tracker(self._policy, price=self._price, segments=self._segments)
         trace_id = int.from_bytes(key, "big")
         for replayed in replay(spans, tracker):
@@ -373,6 +372,11 @@ class Following:
             self._on_verdict(self._served(replayed, spans, trace_id, cut=cut))
         if self._on_close is not None:
             self._on_close(trace_id)
+
+    def _straddles(self, spans: Iterable[SpanData]) -> bool:
+        """Whether a trace was under way when we began, so that an earlier process may have some of it."""
+        since = self._complete_since_ns
+        return any(span.start_ns < since for span in spans) and any(span.end_ns > since for span in spans)
 
     def _served(
         self, replayed: Replayed, spans: tuple[SpanData, ...], trace_id: int, *, cut: bool

@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from otel_loopeval.runs.verdict import Policy
@@ -36,6 +36,10 @@ class Address(NamedTuple):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+DEFAULT_HTTP: Final = Address("127.0.0.1", 4318)
+DEFAULT_GRPC: Final = Address("127.0.0.1", 4317)
 
 
 def read_address(text: str) -> Address:
@@ -131,8 +135,8 @@ class ServeOptions:
         ValueError: It cannot be done, or is not safe.
     """
 
-    http: Address = Address("127.0.0.1", 4318)
-    grpc: Address | None = Address("127.0.0.1", 4317)
+    http: Address = DEFAULT_HTTP
+    grpc: Address | None = DEFAULT_GRPC
     forward: str | None = None
     forward_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     store: Path | None = None

@@ -77,30 +77,12 @@ class Receiver:
         )
 
     async def _otlp(self, signal: str, scope: Scope, receive: Receive) -> Reply | None:
-        content_type = encoding = authorization = b""
-        size = 0
-        for name, value in scope["headers"]:
-            if name == b"content-type":
-                content_type = value.partition(b";")[0].strip().lower()
-            elif name == b"content-encoding":
-                encoding = value.strip().lower()
-            elif name == b"authorization":
-                authorization = value
-            elif name == b"content-length":
-                size = int(value) if value.isdigit() else 0
+        headers = dict(scope["headers"])  # ASGI has their names in lower case
+        content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        size = headers.get(b"content-length", b"")
         core = self._core
-        tenant = core.tenant_of(authorization)
-        refusal: Reply | None = None
-        if scope["method"] != "POST":
-            refusal = refused(405, "POST it")
-        elif tenant is None:
-            refusal = refused(401, "a bearer token is needed")
-        elif content_type not in (PROTOBUF, JSON):
-            refusal = refused(415, "content-type is application/x-protobuf or application/json")
-        elif size > core.options.max_body:
-            refusal = refused(413, f"a body may have {core.options.max_body} bytes, got {size}")
-        elif size + core.inflight > core.options.max_inflight:
-            refusal = refused(503, "too much at once", b"1")
+        tenant = core.tenant_of(headers.get(b"authorization", b""))
+        refusal = self._refusal(scope["method"], tenant, content_type, int(size) if size.isdigit() else 0)
         if refusal is not None:
             core.count(signal, refusal.status, tenant or "")
             return refusal
@@ -111,7 +93,22 @@ class Receiver:
             return refused(error.status, str(error), b"1" if error.status == 503 else b"")  # noqa: PLR2004
         if body is None:
             return None
+        encoding = headers.get(b"content-encoding", b"").strip().lower()
         return await core.take(signal, content_type, encoding, body, tenant or "")
+
+    def _refusal(self, method: str, tenant: str | None, content_type: bytes, size: int) -> Reply | None:
+        options = self._core.options
+        if method != "POST":
+            return refused(405, "POST it")
+        if tenant is None:
+            return refused(401, "a bearer token is needed")
+        if content_type not in (PROTOBUF, JSON):
+            return refused(415, "content-type is application/x-protobuf or application/json")
+        if size > options.max_body:
+            return refused(413, f"a body may have {options.max_body} bytes, got {size}")
+        if size + self._core.inflight > options.max_inflight:
+            return refused(503, "too much at once", b"1")
+        return None
 
     async def _body(self, receive: Receive) -> bytes | None:
         """The body; None if the sender has gone.

@@ -9,7 +9,6 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import uvicorn
@@ -151,7 +150,7 @@ class Server:
                 loop.add_signal_handler(number, self.stop)
         serving = asyncio.create_task(web.serve(sockets=[listener]))
         ticking = asyncio.create_task(self._tick(protocol.open))
-        while not web.started and not serving.done():
+        while not web.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
         # What is there by now stays: the collector need not look at it again and again.
         gc.collect()
@@ -188,7 +187,7 @@ class Server:
                 for protocol, began in list(connections.items()):
                     if began < since and protocol.is_stuck():
                         protocol.transport.abort()
-            except Exception:
+            except Exception:  # noqa: BLE001 - the clock goes on, whatever it was
                 _log.exception("this should not have happened; going on")
 
 
@@ -241,8 +240,3 @@ def serve(options: ServeOptions, **parts: Any) -> None:
     else:
         uvloop.install()
         asyncio.run(main())
-
-
-def default_store() -> Path:
-    """Where the store is if nobody says: ``otel-loopeval.db`` in the current folder."""
-    return Path("otel-loopeval.db")
