@@ -18,6 +18,7 @@ from otel_loopeval.server.store_queries import (
     RunFilter,
     RunPage,
     read_choices,
+    read_counts,
     read_page,
     read_run,
     read_siblings,
@@ -165,6 +166,16 @@ class Store:
             StoreError: The file cannot be read.
         """
         return self._read(read_page, asked, cursor, size)
+
+    def counts(self, asked: RunFilter) -> dict[str | None, int]:
+        """How many runs there are of each verdict (None: of all), the verdict that is asked for left aside.
+
+        Each is at most :data:`~otel_loopeval.server.store_queries.MOST_COUNTED` + 1.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        return self._read(read_counts, asked)
 
     def run(self, key: str) -> tuple[StoredRun, RunDetail] | None:
         """A run with all that is known of it, or None if there is no such run.

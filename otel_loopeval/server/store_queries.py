@@ -1,7 +1,7 @@
 """Lists of stored runs: filters, and pages that are as quick at the end of a long list as at the start."""
 
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from otel_loopeval.server.store_rows import StoredRun, run_of
@@ -110,10 +110,7 @@ def read_page(connection: sqlite3.Connection, asked: RunFilter, cursor: Cursor |
     rows = rows[:size]
     if towards == "ASC":
         rows.reverse()
-    total = connection.execute(
-        f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {where} LIMIT ?)",  # noqa: S608 - likewise
-        [*values, MOST_COUNTED + 1],
-    ).fetchone()[0]
+    total = _count(connection, where, values)
     has_newer = more if towards == "ASC" else cursor is not None
     has_older = True if towards == "ASC" else more
     return RunPage(
@@ -122,6 +119,15 @@ def read_page(connection: sqlite3.Connection, asked: RunFilter, cursor: Cursor |
         newer=Cursor(rows[0][3], rows[0][5], newer=True) if rows and has_newer else None,
         total=total,
     )
+
+
+def read_counts(connection: sqlite3.Connection, asked: RunFilter) -> dict[str | None, int]:
+    """Count runs by verdict (None: of all), whatever verdict is asked for; see :data:`MOST_COUNTED`."""
+    counts: dict[str | None, int] = {}
+    for verdict in (None, *VERDICTS):
+        where, values = _where(replace(asked, verdict=verdict))
+        counts[verdict] = _count(connection, where, values)
+    return counts
 
 
 def read_run(connection: sqlite3.Connection, key: str) -> tuple[StoredRun, bytes] | None:
@@ -147,6 +153,13 @@ def read_siblings(
 def read_choices(connection: sqlite3.Connection, most: int) -> Choices:
     """Read what filters can choose from."""
     return Choices(_distinct(connection, "agent", most), _distinct(connection, "service", most))
+
+
+def _count(connection: sqlite3.Connection, where: str, values: list[Any]) -> int:
+    return connection.execute(
+        f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {where} LIMIT ?)",  # noqa: S608 - likewise
+        [*values, MOST_COUNTED + 1],
+    ).fetchone()[0]
 
 
 def _distinct(connection: sqlite3.Connection, column: str, most: int) -> tuple[str, ...]:

@@ -45,6 +45,8 @@ _GUARD_FIELDS: Final = (
     "time_ns",
 )
 _guard_values = attrgetter(*_GUARD_FIELDS)
+# json.dumps() would make an encoder for each call.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 _TUPLES: Final = ("reasons", "scores", "doom_loop_kinds")
 _MAX_SPANS: Final = 20_000
 """Spans of one run that are kept for its page: the first and the last."""
@@ -213,4 +215,4 @@ def _iterations(served: ServedRun) -> Iterable[StoredIteration]:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return _ENCODER.encode(value)

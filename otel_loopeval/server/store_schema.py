@@ -39,6 +39,7 @@ CREATE INDEX runs_by_doom_loop ON runs (closed_ns) WHERE doom_loop = 1;
 CREATE INDEX runs_by_agent ON runs (agent, closed_ns);
 CREATE INDEX runs_by_agent_and_verdict ON runs (agent, passed, closed_ns);
 CREATE INDEX runs_by_agent_with_doom_loop ON runs (agent, closed_ns) WHERE doom_loop = 1;
+CREATE INDEX runs_by_agent_and_service ON runs (agent, service, closed_ns);
 CREATE INDEX runs_by_service ON runs (service, closed_ns);
 CREATE INDEX runs_by_service_and_verdict ON runs (service, passed, closed_ns);
 CREATE INDEX runs_by_service_with_doom_loop ON runs (service, closed_ns) WHERE doom_loop = 1;
