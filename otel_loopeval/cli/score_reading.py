@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from otel_loopeval.cli.console import is_live, make_console, printable
 from otel_loopeval.cli.errors import EXIT_UNREADABLE, EXIT_USAGE, CommandError
 from otel_loopeval.pricing import prices_of_stored_calls
-from otel_loopeval.reports import Source
+from otel_loopeval.reports import RunRecord, Source, record_of
 from otel_loopeval.runs.assembly import Bounds, Trace, TraceAssembler
 from otel_loopeval.runs.reconstruct import Replayed, replay_trace
 from otel_loopeval.runs.resume import Segments
@@ -62,7 +62,7 @@ class Reading:
             )
         except ValueError as error:
             raise CommandError(str(error), EXIT_USAGE) from error
-        self._policy = _policy(options)
+        self._policy = policy_of(options)
         self._price = prices_of_stored_calls()
         self._segments = Segments()  # a run that paused goes on in another trace
         self._assembler = TraceAssembler(Bounds(max_spans=options.max_spans))
@@ -90,6 +90,16 @@ class Reading:
                     return
         if self._errors and not self._spans:
             raise CommandError("cannot read any of the input", EXIT_UNREADABLE)
+
+    def records(self) -> Iterator[RunRecord]:
+        """The runs of the traces, as these become whole.
+
+        Raises:
+            CommandError: As :meth:`traces`.
+        """
+        for judged in self.traces():
+            for replayed in judged.runs:
+                yield record_of(replayed, judged.trace_id)
 
     def _assembled(self, on_progress: OnProgress) -> Iterator[Trace]:
         for location in self._locations:
@@ -120,7 +130,8 @@ class Reading:
         return runs
 
 
-def _policy(options: argparse.Namespace) -> Policy:
+def policy_of(options: argparse.Namespace) -> Policy:
+    """What the options say is healthy, where a run does not say itself."""
     given = {
         name: value
         for name in ("threshold", "max_wasted_iterations", "token_budget")

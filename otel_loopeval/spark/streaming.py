@@ -1,8 +1,8 @@
 """Verdicts of a stream: state between batches, and time-outs.
 
 ``applyInPandasWithState`` and not ``transformWithState``: both keep state by key with time-outs, but each call
-of the latter's state is a round trip to the JVM, where the former has it at hand. A key costs time in each
-batch whatever is in it, so the key is no trace but a bucket of traces, whose state is one value.
+of the latter's state is a round trip to the JVM, and the former has it at hand. A key costs time in each batch
+whatever is in it, so the key is no trace but a bucket of traces, whose state is one value.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ from otel_loopeval.spark.judging import Judge, Judging
 from otel_loopeval.spark.packing import Pack
 from otel_loopeval.spark.schema import VERDICT_COLUMNS, ddl, row_of
 
+_VERDICT = {name: kind for name, kind in VERDICT_COLUMNS.items() if name != "day"}
 _COLUMNS = ("trace_id", "telling", "rooted", "spans", "payload")
 
 
@@ -43,9 +44,12 @@ def judged_in_motion(frame: Any, judging: Judging, patience: Patience, *, strict
             judges.append(Judge(judging))
         yield from _advance(frames, state, judges[0], patience, judging.max_trace_spans)
 
-    return packs.groupBy("bucket").applyInPandasWithState(
-        advance, ddl(VERDICT_COLUMNS), "desk binary", "append", "ProcessingTimeTimeout"
+    verdicts = packs.groupBy("bucket").applyInPandasWithState(
+        advance, ddl(_VERDICT), "desk binary", "append", "ProcessingTimeTimeout"
     )
+    # Computed here, as it can be, for there to be a projection: without one, Spark 4.3 gives sinks that sort
+    # (as by partition) rows of a kind that they fail at.
+    return verdicts.selectExpr("to_date(left(started, 10)) AS day", *_VERDICT)
 
 
 def _advance(
@@ -77,4 +81,4 @@ def _advance(
     if rows:
         import pandas as pd  # noqa: PLC0415 - an extra  # type: ignore[import]
 
-        yield pd.DataFrame(rows, columns=list(VERDICT_COLUMNS), dtype=object)
+        yield pd.DataFrame(rows, columns=list(_VERDICT), dtype=object)
