@@ -7,16 +7,15 @@ import logging
 import signal
 import socket
 import sys
-import time
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import uvicorn
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.server import grpc_intake
+from otel_loopeval.server.connections import Connections, connection_class
 from otel_loopeval.server.core import Core
 from otel_loopeval.server.options import Address, ServeOptions
 from otel_loopeval.server.receiving import App, Receiver
@@ -40,38 +39,6 @@ class Listening(NamedTuple):
 
     http: Address
     grpc: Address | None
-
-
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's own, which lets a sender take as long as it likes for a request: this one is looked after."""
-
-    open: "dict[_Protocol, float]"
-    """Connections and when their request began, or they had been made."""
-    most: int
-
-    def connection_made(self, transport: Any) -> None:
-        """See :class:`asyncio.Protocol`."""
-        super().connection_made(transport)
-        if len(self.open) >= self.most:
-            transport.abort()
-            return
-        self.open[self] = time.monotonic()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """See :class:`asyncio.Protocol`."""
-        self.open.pop(self, None)
-        super().connection_lost(exc)
-
-    def on_message_begin(self) -> None:
-        """See :class:`httptools.HttpRequestParser`."""
-        if self in self.open:
-            self.open[self] = time.monotonic()
-        super().on_message_begin()
-
-    def is_stuck(self) -> bool:
-        """Whether it waits for its sender, and not for us."""
-        cycle: Any = self.cycle
-        return cycle is None or cycle.response_complete or cycle.more_body
 
 
 class Server:
@@ -120,10 +87,10 @@ class Server:
         loop = asyncio.get_running_loop()
         listener = _listen(options.http)
         host, port = listener.getsockname()[:2]
-        protocol = type("Protocol", (_Protocol,), {"open": {}, "most": options.max_connections})
+        connections = Connections(self.core)
         config = uvicorn.Config(
             Receiver(self.core, ready=lambda: self._ready, metrics=self._metrics, page=self._page),
-            http=protocol,
+            http=connection_class(connections),
             ws="none",
             lifespan="off",
             access_log=False,
@@ -149,7 +116,7 @@ class Server:
             ):  # no main thread, Windows
                 loop.add_signal_handler(number, self.stop)
         serving = asyncio.create_task(web.serve(sockets=[listener]))
-        ticking = asyncio.create_task(self._tick(protocol.open))
+        ticking = asyncio.create_task(self._tick(connections))
         while not web.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
             await asyncio.sleep(0.01)
         # What is there by now stays: the collector need not look at it again and again.
@@ -178,15 +145,12 @@ class Server:
     def _metrics(self) -> tuple[bytes, bytes]:
         return generate_latest(self.core.registry), CONTENT_TYPE_LATEST.encode()
 
-    async def _tick(self, connections: dict[_Protocol, float]) -> None:
+    async def _tick(self, connections: Connections) -> None:
         while True:
             await asyncio.sleep(_TICK_S)
             try:
                 await self.core.tick()
-                since = time.monotonic() - self._options.request_s
-                for protocol, began in list(connections.items()):
-                    if began < since and protocol.is_stuck():
-                        protocol.transport.abort()
+                connections.close_stuck()
             except Exception:  # noqa: BLE001 - the clock goes on, whatever it was
                 _log.exception("this should not have happened; going on")
 
