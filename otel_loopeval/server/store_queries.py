@@ -22,7 +22,7 @@ _CONDITIONS: Final = {
     UNDECIDED: "passed IS NULL",
     DOOM_LOOP: "doom_loop = 1",
 }
-_COLUMNS: Final = "key, environment, complete, closed_ns, record, seq"
+_COLUMNS: Final = "key, service, environment, complete, closed_ns, record, seq"
 
 
 class Cursor(NamedTuple):
@@ -114,9 +114,9 @@ def read_page(connection: sqlite3.Connection, asked: RunFilter, cursor: Cursor |
     has_newer = more if towards == "ASC" else cursor is not None
     has_older = True if towards == "ASC" else more
     return RunPage(
-        runs=tuple(run_of(*row[:5]) for row in rows),
-        older=Cursor(rows[-1][3], rows[-1][5]) if rows and has_older else None,
-        newer=Cursor(rows[0][3], rows[0][5], newer=True) if rows and has_newer else None,
+        runs=tuple(run_of(*row[:6]) for row in rows),
+        older=Cursor(rows[-1][4], rows[-1][6]) if rows and has_older else None,
+        newer=Cursor(rows[0][4], rows[0][6], newer=True) if rows and has_newer else None,
         total=total,
     )
 
@@ -136,7 +136,7 @@ def read_run(connection: sqlite3.Connection, key: str) -> tuple[StoredRun, bytes
         f"SELECT {_COLUMNS}, detail FROM runs JOIN details USING (seq) WHERE key = ?",  # noqa: S608 - likewise
         (key,),
     ).fetchone()
-    return None if row is None else (run_of(*row[:5]), row[6])
+    return None if row is None else (run_of(*row[:6]), row[7])
 
 
 def read_siblings(
@@ -147,7 +147,7 @@ def read_siblings(
         f"SELECT {_COLUMNS} FROM runs WHERE trace_id = ? AND key != ? ORDER BY closed_ns, seq LIMIT ?",  # noqa: S608 - likewise
         (trace_id.to_bytes(16, "big"), but, most),
     )
-    return tuple(run_of(*row[:5]) for row in rows)
+    return tuple(run_of(*row[:6]) for row in rows)
 
 
 def read_choices(connection: sqlite3.Connection, most: int) -> Choices:

@@ -80,13 +80,15 @@ class StoredRun:
     Attributes:
         key: Identifies it in the store, and in the address of its page.
         record: What reports tell of it.
-        environment: Deployment environment of its service; empty where it is unknown.
+        service: Service that ran it; empty where it is unknown.
+        environment: Deployment environment of the service; empty where it is unknown.
         complete: Whether all of its spans came.
         closed_ns: When it was judged, in nanoseconds since the epoch.
     """
 
     key: str
     record: RunRecord
+    service: str
     environment: str
     complete: bool
     closed_ns: int
@@ -136,12 +138,12 @@ def row_of(served: ServedRun) -> tuple[Any, ...]:
     )
 
 
-def run_of(key: str, environment: str, complete: int, closed_ns: int, record: str) -> StoredRun:
+def run_of(key: str, service: str, environment: str, complete: int, closed_ns: int, record: str) -> StoredRun:
     """A run out of its columns."""
     fields = json.loads(record)
     for name in _TUPLES:
         fields[name] = tuple(fields[name])
-    return StoredRun(key, RunRecord(**fields), environment, bool(complete), closed_ns)
+    return StoredRun(key, RunRecord(**fields), service, environment, bool(complete), closed_ns)
 
 
 def packed_detail(served: ServedRun) -> bytes:

@@ -41,7 +41,7 @@ def test_a_run_comes_back_with_its_record_iterations_guard_events_and_spans(stor
     put(store, served([4.0, 6.5, 9.0, 9.5], doom_loop=True))
     (listed,) = store.runs(RunFilter()).runs
     assert listed.key == f"{1:032x}-{1:016x}"
-    assert (listed.record.agent, listed.record.service, listed.environment) == ("writer", None, "test")
+    assert (listed.record.agent, listed.service, listed.environment) == ("writer", "shop", "test")
     assert listed.record.passed is False
     assert listed.record.reasons == ("wasted_iterations", "doom_loop")
     assert listed.record.scores == (4.0, 6.5, 9.0, 9.5)

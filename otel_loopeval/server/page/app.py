@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from otel_loopeval.reports import words
 from otel_loopeval.server.page import formats
-from otel_loopeval.server.page.listing import WINDOWS, capped, read_asked, rows, tabs
+from otel_loopeval.server.page.listing import WINDOWS, capped, columns, read_asked, rows, tabs
 from otel_loopeval.server.page.options import PageOptions
 from otel_loopeval.server.page.timeline import timeline
 from otel_loopeval.server.store import Store
@@ -238,6 +238,7 @@ class _Site:
             "at": asked.at,
             "page": page,
             "rows": rows(page),
+            "has": columns(page),
             "tabs": tabs(asked, store.counts(chosen)),
             "total": capped(page.total),
             "choices": store.choices(),

@@ -12,6 +12,8 @@ _MOST_POINTS: Final = 400
 _MOST_DOTS: Final = 60
 _SPARK_WIDTH: Final = 88.0
 _SPARK_HEIGHT: Final = 22.0
+_TICKS: Final = 4
+_NEARLY: Final = 0.999_999  # of a quotient that rounding spoils
 _SPARK_SCORES: Final = 32
 _MOST_LABELS: Final = 12
 
@@ -74,7 +76,7 @@ def curve(scores: Sequence[tuple[int, float | None]], threshold: float | None) -
     if len(scores) > _MOST_POINTS:
         step = math.ceil(len(scores) / _MOST_POINTS)
         scores = [*scores[:-1:step], scores[-1]]
-    low, high = _range(known, threshold)
+    low, high, ticks = _ticks(*_range(known, threshold))
     right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
 
     def x_of(position: int) -> float:
@@ -106,7 +108,7 @@ def curve(scores: Sequence[tuple[int, float | None]], threshold: float | None) -
         left=_LEFT,
         right=right,
         bottom=bottom,
-        ys=tuple(Label(y_of(value), f"{value:.3g}") for value in (low, (low + high) / 2, high)),
+        ys=tuple(Label(y_of(value), f"{value:.4g}") for value in ticks),
         xs=tuple(Label(x_of(p), str(number)) for p, (number, _) in enumerate(scores) if p % every == 0),
     )
 
@@ -143,6 +145,18 @@ def _range(known: Sequence[float], threshold: float | None) -> tuple[float, floa
         high = max(high, threshold)
     # A score may be as large as a float can be: its double would be none.
     return (low, high) if high > low else (low, low + 1.0)
+
+
+def _ticks(low: float, high: float) -> tuple[float, float, list[float]]:
+    """The range widened to round numbers, and those in it."""
+    step = 10.0 ** math.floor(math.log10(max((high - low) / _TICKS, 1e-300)))
+    step *= next(factor for factor in (1, 2, 5, 10) if step * factor * _TICKS >= (high - low) * _NEARLY)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    ticks = [number * step for number in range(first, last + 1)]
+    # Beyond a float's precision there are no round numbers between.
+    if len(ticks) > 2 * _TICKS or not all(map(math.isfinite, ticks)) or not ticks[0] < ticks[-1]:
+        return low, high, [low, high]
+    return ticks[0], ticks[-1], ticks
 
 
 def _lines(points: Iterable[tuple[float, float] | None]) -> tuple[str, ...]:

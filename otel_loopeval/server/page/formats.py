@@ -12,10 +12,10 @@ def duration(seconds: float | None) -> str:
     """A duration in the unit that suits it; empty where it is unknown."""
     if seconds is None:
         return ""
-    if seconds < 1:
+    if 0 < seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     if seconds < _MINUTES_FROM_S:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f} s" if seconds else "0 s"
     return f"{seconds / 60:.0f} min" if seconds < _HOURS_FROM_S else f"{seconds / 3600:.1f} h"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 from otel_loopeval.server.page.charts import Curve, spark
@@ -120,6 +120,20 @@ class Row:
     spark: Curve | None
 
 
+class Columns(NamedTuple):
+    """Which columns of the table have something to show.
+
+    Attributes:
+        scores: Scores.
+        tokens: Tokens.
+        cost: What the tokens cost.
+    """
+
+    scores: bool
+    tokens: bool
+    cost: bool
+
+
 def read_asked(query: Mapping[str, str]) -> Asked:
     """What a query asks for. What makes no sense is left out: addresses are kept, and typed by hand."""
     verdict = query.get("verdict") or None
@@ -151,6 +165,16 @@ def tabs(asked: Asked, counts: Mapping[str | None, int]) -> list[Tab]:
 def rows(page: RunPage) -> list[Row]:
     """The rows of a page."""
     return [Row(run, spark(run.record.scores, run.record.threshold)) for run in page.runs]
+
+
+def columns(page: RunPage) -> Columns:
+    """Which columns have something to show."""
+    records = [run.record for run in page.runs]
+    return Columns(
+        scores=any(record.best_score is not None for record in records),
+        tokens=any(record.tokens is not None for record in records),
+        cost=any(record.cost_usd is not None for record in records),
+    )
 
 
 def capped(count: int) -> str:
