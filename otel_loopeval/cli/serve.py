@@ -96,10 +96,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--threshold", type=float, metavar="SCORE", help="threshold of runs that bring none")
     add("--max-wasted-iterations", type=int, metavar="N", help="wasted iterations that are tolerated")
     add("--token-budget", type=int, metavar="N", help="tokens that a run may use")
+    add("--no-cost", action="store_true", help="compute no costs: they take most of the time at high rates")
     add(
         "--trace-url",
+        action="append",
+        default=[],
         metavar="URL",
-        help="link to a trace elsewhere, such as http://localhost:16686/trace/{trace_id}",
+        help="link of the page to a trace elsewhere, such as http://localhost:16686/trace/{trace_id}",
     )
 
 
@@ -133,7 +136,7 @@ def run(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         raise CommandError(str(error), EXIT_USAGE) from error
     try:
-        serve(asked, on_ready=_tell, price=_price(), **_parts(asked))
+        serve(asked, on_ready=_tell, price=None if options.no_cost else _price(), **_parts(asked))
     except (OSError, ValueError) as error:
         raise CommandError(str(error), EXIT_FAILURE) from error
     return EXIT_OK
@@ -184,17 +187,22 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         tls=None if options.tls_cert is None else Tls(options.tls_cert, options.tls_key),
         insecure=options.insecure,
         max_body=options.max_body,
-        trace_link=options.trace_url,
+        trace_urls=tuple(options.trace_url),
     )
 
 
 def _parts(options: "ServeOptions") -> dict[str, Any]:
     """The store, and the page that shows it."""
-    if options.store is None:
-        return {}
-    from otel_loopeval.server.store import Store  # noqa: PLC0415 - only where there is one
+    from otel_loopeval.server.page import LOOPBACK_HOSTS, PageOptions, page_app  # noqa: PLC0415 - as above
+    from otel_loopeval.server.store import open_store  # noqa: PLC0415
 
-    return {"store": Store(options.store)}
+    page_options = PageOptions(
+        trace_urls=options.trace_urls,
+        tokens=frozenset(options.tokens),
+        hosts=LOOPBACK_HOSTS if options.http.is_loopback else None,
+    )
+    store = open_store("none" if options.store is None else options.store)
+    return {"store": store, "page": page_app(store, page_options)}
 
 
 def _price() -> Any:

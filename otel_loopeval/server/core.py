@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
+import otel_loopeval.runs.turns  # noqa: F401 - runs import it when they need it: not later
 from otel_loopeval.otlp.misfit import Misfit
-from otel_loopeval.runs.usage import Price
+from otel_loopeval.runs.usage import Price, Usage
 from otel_loopeval.server.bodies import BodyError, plain
 from otel_loopeval.server.following import Following
 from otel_loopeval.server.forwarding import Answer, Forwarder
@@ -102,9 +103,13 @@ class Core:
             complete_since_ns=time.time_ns() if store is None else 0,
         )
         if store is not None:
+            since_ns = time.time_ns() - int(options.limits.max_age_s * 1e9)
+            self.following.remember(trace_id for trace_id, _ in store.closed_roots(since_ns))
             restored = self.following.restore(store.open_spans(), time.monotonic())
             if restored:
                 _log.info("restored %d spans of open runs", restored)
+        if price is not None:
+            price(Usage(1, 1, model="gpt-4o", provider="openai"), time.time_ns())  # reads its list: not later
         self._tokens = [(token.encode(), tenant) for token, tenant in options.tokens.items()]
 
     # In ----------------------------------------------------------------------------------------------------

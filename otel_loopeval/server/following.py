@@ -209,6 +209,16 @@ class Following:
         self._bound(now)
         return kept
 
+    def remember(self, trace_ids: Iterable[int]) -> None:
+        """Know traces that were over before we began: what is retried of them is not judged again."""
+        for trace_id in trace_ids:
+            self._remember(trace_id.to_bytes(16, "big"))
+
+    def _remember(self, key: bytes) -> None:
+        self._over[key] = None
+        if len(self._over) > self._limits.remembered:
+            del self._over[next(iter(self._over))]
+
     def restore(self, spans: Iterable[SpanData], now: float) -> int:
         """Take the spans that a store has kept of traces that were not over.
 
@@ -354,9 +364,7 @@ class Following:
         self._rooted.pop(key, None)
         self._rootless.pop(key, None)
         self.held_bytes -= trace.bytes
-        self._over[key] = None
-        if len(self._over) > self._limits.remembered:
-            del self._over[next(iter(self._over))]
+        self._remember(key)
         self.counts.closed[reason] = self.counts.closed.get(reason, 0) + 1
         spans = (*trace.spans.values(), *self._around(trace))
         cut = reason in _CUT or (not trace.restored and self._straddles(spans))

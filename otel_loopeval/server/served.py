@@ -62,6 +62,10 @@ class RunStore(Protocol):
         """The spans of all traces that are not closed, as after a crash."""
         ...
 
+    def closed_roots(self, since_ns: int) -> list[tuple[int, int]]:
+        """Trace and span ids of the roots of runs that were closed at a time (nanoseconds) or later."""
+        ...
+
     def close(self) -> None:
         """Write what is left and close the files."""
         ...

@@ -1,5 +1,6 @@
 """``otel-loopeval serve`` as a process, a next hop for it, and traces to send to it."""
 
+import base64
 import json
 import re
 import signal
@@ -14,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
@@ -221,15 +223,11 @@ def merged(bodies: Iterable[bytes]) -> bytes:
 
 def as_json(body: bytes) -> bytes:
     """A request as OTLP/JSON."""
-    from google.protobuf.json_format import MessageToDict
-
     document = MessageToDict(ExportTraceServiceRequest.FromString(body))
     for resource_spans in document["resourceSpans"]:
         for scope_spans in resource_spans["scopeSpans"]:
             for span in scope_spans["spans"]:
                 for key in ("traceId", "spanId", "parentSpanId"):
                     if key in span:
-                        import base64
-
                         span[key] = base64.b64decode(span[key]).hex()
     return json.dumps(document).encode()

@@ -2,6 +2,7 @@
 
 import gzip
 import signal
+import zlib
 from pathlib import Path
 
 import grpc
@@ -42,8 +43,6 @@ def test_a_request_goes_on_byte_for_byte_and_its_run_is_judged(tmp_path: Path) -
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "deflate-json"])
 def test_compressed_and_json_requests_go_on_as_they_came(encoding: str, tmp_path: Path) -> None:
-    import zlib
-
     traffic = Traffic()
     traffic.agent()
     plain = traffic.body()
@@ -164,7 +163,7 @@ def test_health_checks(tmp_path: Path) -> None:
     with Sink() as sink, serving("--forward", sink.url, cwd=tmp_path) as server:
         assert server.request("GET", "/healthz")[0] == 200
         assert server.request("GET", "/readyz")[0] == 200
-        assert server.request("GET", "/nowhere")[0] == 404
+        assert server.request("GET", "/nowhere/at/all")[0] == 404
         assert server.request("POST", "/metrics")[0] == 405
 
 
@@ -184,8 +183,9 @@ def test_tokens(tmp_path: Path) -> None:
         requests = {name: value for name, value in server.metrics().items() if "serve_requests" in name}
     assert headers["x-key"] == "abc"
     assert "authorization" not in headers
+    told = ("traces", "401", ""), ("traces", "200", "red"), ("traces", "200", "default")
     assert requests == {
-        'loopeval_serve_requests_total{loopeval_serve_signal="traces",loopeval_serve_status="401",loopeval_serve_tenant=""}': 2.0,
-        'loopeval_serve_requests_total{loopeval_serve_signal="traces",loopeval_serve_status="200",loopeval_serve_tenant="red"}': 1.0,
-        'loopeval_serve_requests_total{loopeval_serve_signal="traces",loopeval_serve_status="200",loopeval_serve_tenant="default"}': 1.0,
+        f'loopeval_serve_requests_total{{loopeval_serve_signal="{signal_name}",'
+        f'loopeval_serve_status="{status}",loopeval_serve_tenant="{tenant}"}}': count
+        for (signal_name, status, tenant), count in zip(told, (2.0, 1.0, 1.0), strict=True)
     }
