@@ -31,7 +31,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "otlp": SHARED | {"runs", "detect", "health"},
     "sources": SHARED | {"otlp", "runs", "detect", "health"},
     "server": SHARED | {"otlp", "runs", "detect", "health", "sources"},
-    "spark": SHARED | {"otlp", "sources", "pricing", "reports", "runs", "detect", "health"},
+    "spark": SHARED | {"otlp", "sources", "server", "pricing", "reports", "runs", "detect", "health"},
     "__main__": frozenset({"cli"}),
     "testing": SHARED
     | {"otel", "otlp", "instrumentation", "reports", "runs", "detect", "health", "evaluation"},

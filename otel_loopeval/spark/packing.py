@@ -4,17 +4,22 @@ A row a trace and not a row a span, since what a shuffle costs is mostly rows; M
 outlive the process that wrote it and must not be able to run code. What no verdict is made of is left out.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from otel_loopeval.otlp.misfit import Misfit
+from otel_loopeval.otlp.protobuf import read_resource, read_span
 from otel_loopeval.otlp.spans import make_span
 from otel_loopeval.runs.dialects.frameworks import is_ai
 from otel_loopeval.runs.dialects.own import AGENT_PREFIXES, NAME_PREFIXES
 from otel_loopeval.runs.dialects.reading import MARKS
 from otel_loopeval.runs.spans import SpanData, SpanEvent
+from otel_loopeval.server.intake import Group, Other, ids_of
 
+_LOG: Final = logging.getLogger("otel_loopeval.spark")
 _PLAIN: Final = (
     "browser.",
     "client.",
@@ -95,9 +100,12 @@ def tells(span: SpanData) -> bool:
 
 
 class _Packing:
-    __slots__ = ("resources", "rooted", "spans", "telling")
+    __slots__ = ("count", "encoded", "group", "resources", "rooted", "spans", "telling")
 
     def __init__(self) -> None:
+        self.count = 0
+        self.encoded: list[tuple[str, bytes, list[bytes]]] = []
+        self.group: Group | None = None  # that of the last ones
         self.resources: dict[int, tuple[int, Mapping[str, Any]]] = {}  # the mapping keeps its id its own
         self.spans: list[Any] = []
         self.telling = False
@@ -145,16 +153,34 @@ class Packer:
         )
         self.held += 1
 
+    def add_encoded(self, trace_id: bytes, others: "list[Other]") -> None:
+        """Take spans of one trace that nobody has decoded: most will never be."""
+        number = int.from_bytes(trace_id, "big")
+        packing = self._open.get(number)
+        if packing is None:
+            packing = self._open[number] = _Packing()
+        for other in others:
+            group, start, end = other
+            if group is not packing.group:
+                packing.group = group
+                packing.encoded.append((group.scope, group.resource, []))
+            packing.encoded[-1][2].append(group.body[start:end])
+            if not packing.rooted:
+                packing.rooted = not ids_of(other)[1]
+        packing.count += len(others)
+        self.held += len(others)
+
     def take(self) -> Iterator[Pack]:
         """The packs so far; the packer is empty then."""
         packings, self._open, self.held = self._open, {}, 0
         for trace_id, packing in packings.items():
-            content = ([resource for _, resource in packing.resources.values()], packing.spans)
+            resources = [resource for _, resource in packing.resources.values()]
+            content = (resources, packing.spans, packing.encoded)
             yield Pack(
                 trace_id.to_bytes(16, "big"),
                 packing.telling,
                 packing.rooted,
-                len(packing.spans),
+                len(packing.spans) + packing.count,
                 _encoded(content),
             )
 
@@ -172,10 +198,19 @@ def unpack(trace_id: bytes, payloads: Iterable[bytes], limit: int) -> tuple[list
     """
     number = int.from_bytes(trace_id, "big")
     found: dict[int, SpanData] = {}
+    for span in _spans(number, payloads):
+        found[span.span_id] = span
+        if len(found) > limit:
+            return list(found.values()), True
+    return list(found.values()), False
+
+
+def _spans(number: int, payloads: Iterable[bytes]) -> Iterator[SpanData]:
+    known: dict[bytes, dict[str, Any]] = {}
     for payload in payloads:
-        resources, spans = _DECODER.decode(payload)
+        resources, spans, encoded = _DECODER.decode(payload)
         for name, span_id, parent_id, start, end, attributes, events, error, scope, index, message in spans:
-            found[span_id] = make_span(
+            yield make_span(
                 name,
                 number,
                 span_id,
@@ -189,14 +224,20 @@ def unpack(trace_id: bytes, payloads: Iterable[bytes], limit: int) -> tuple[list
                 resources[index],
                 message,
             )
-            if len(found) > limit:
-                return list(found.values()), True
-    return list(found.values()), False
+        for scope, resource, several in encoded:
+            try:
+                if resource not in known:
+                    known[resource] = read_resource(resource)
+                for data in several:
+                    yield read_span(data, scope, known[resource])
+            except Misfit as misfit:  # noqa: PERF203 - a few a trace
+                _LOG.warning("skipped a span of trace %032x: %s", number, misfit)
 
 
 _Event = tuple[str, int, dict[str, Any]]
 _Span = tuple[str, int, int | None, int, int, dict[str, Any], list[_Event], bool, str, int, str]
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[dict[str, Any]], list[_Span]])
+_Encoded = tuple[str, bytes, list[bytes]]
+_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[dict[str, Any]], list[_Span], list[_Encoded]])
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 

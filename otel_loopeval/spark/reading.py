@@ -4,11 +4,11 @@ import io
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from otel_loopeval.otlp.misfit import Misfit
-from otel_loopeval.otlp.protobuf import read_request
 from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.server.intake import Intake, Other
 from otel_loopeval.sources import SourceError, open_source
 from otel_loopeval.sources.clickhouse import span_of_row
 from otel_loopeval.sources.documents import spans_of_json
@@ -32,7 +32,21 @@ _CLICKHOUSE: Final = (
     "Events.Name",
     "Events.Attributes",
 )
-Layout = Callable[[Any, Reporter], Iterator[SpanData]]
+
+
+class Encoded(NamedTuple):
+    """Spans of one trace that are not decoded.
+
+    Attributes:
+        trace_id: Its id, 16 bytes.
+        spans: Where they are.
+    """
+
+    trace_id: bytes
+    spans: list[Other]
+
+
+Layout = Callable[[Any, Reporter], Iterator[SpanData | Encoded]]
 """Gives the spans in an Arrow batch."""
 
 
@@ -85,21 +99,27 @@ def _warn(error: SourceError) -> None:
     _LOG.warning("skipped %s", error)
 
 
-def _bodies(batch: Any, report: Reporter) -> Iterator[SpanData]:
+def _bodies(batch: Any, report: Reporter) -> Iterator[SpanData | Encoded]:
     """Each cell is an OTLP body: JSON or protobuf."""
     import pyarrow as pa  # noqa: PLC0415 - an extra  # type: ignore[import]
 
     column = batch.column(0).cast(cast("Any", pa).binary())
+    intake = Intake()
     for index in range(len(column)):
         body = cast("bytes | None", column[index].as_py())
         if not body or body.isspace():
             continue
         try:
-            spans = spans_of_json(body) if body.lstrip()[:1] in _JSON else read_request(body)
+            if body.lstrip()[:1] in _JSON:
+                yield from spans_of_json(body)
+                continue
+            marked, others, decoded, _, _ = intake.read(body)
         except Misfit as misfit:
             report(SourceError("a value", "", str(misfit)))
             continue
-        yield from spans
+        yield from marked
+        yield from decoded
+        yield from map(Encoded, others.keys(), others.values())
 
 
 def _files(batch: Any, report: Reporter) -> Iterator[SpanData]:

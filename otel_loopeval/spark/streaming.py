@@ -1,8 +1,8 @@
 """Verdicts of a stream: state between batches, and time-outs.
 
-``applyInPandasWithState`` and not ``transformWithState``: both keep state by key with time-outs, but each call
-of the latter's state is a round trip to the JVM, and the former has it at hand. A key costs time in each batch
-whatever is in it, so the key is no trace but a bucket of traces, whose state is one value.
+``applyInPandasWithState`` and not ``transformWithState``: both keep state by key with time-outs, but each
+call of the latter's state is a round trip to the JVM, and the former has it at hand. A key costs time in each
+batch whatever is in it, so the key is no trace but a bucket of traces, whose state is one value.
 """
 
 from collections.abc import Iterator

@@ -10,7 +10,7 @@ from otel_loopeval.runs.resume import Segments
 from otel_loopeval.sources.errors import Reporter, SourceError
 from otel_loopeval.spark.judging import Judge, Judging
 from otel_loopeval.spark.packing import Packer
-from otel_loopeval.spark.reading import Reader, reporter
+from otel_loopeval.spark.reading import Encoded, Reader, reporter
 from otel_loopeval.spark.schema import JUDGED_COLUMNS, VERDICT_COLUMNS, row_of
 
 _PACKED_AT: Final = 50_000
@@ -60,8 +60,11 @@ def packs_of(reader: Reader, *, strict: bool, tally: Tally | None = None) -> Tas
         if tally is not None:
             report = tally.counting(report)
         for batch in batches:
-            for span in reader.read(batch, report):
-                packer.add(span)
+            for found in reader.read(batch, report):
+                if isinstance(found, Encoded):
+                    packer.add_encoded(found.trace_id, found.spans)
+                else:
+                    packer.add(found)
                 if packer.held >= _PACKED_AT:
                     place = yield from _flush(packer, place, tally)
         yield from _flush(packer, place, tally)
