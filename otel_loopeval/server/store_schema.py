@@ -60,7 +60,7 @@ PRAGMA user_version = {VERSION};
 """
 
 
-class StoreError(Exception):
+class StoreError(OSError):
     """The store cannot be opened, read or written to; the message says why and names the file."""
 
 

@@ -25,7 +25,9 @@ class PageServer:
         url: Where the page is, without a slash at its end.
     """
 
-    def __init__(self, folder: Path, options: PageOptions | None = None, runs: Iterable[ServedRun] = ()) -> None:
+    def __init__(
+        self, folder: Path, options: PageOptions | None = None, runs: Iterable[ServedRun] = ()
+    ) -> None:
         self.store = Store(folder / "runs.db", clock=lambda: NOW_NS)
         self.put(runs)
         app = page_app(self.store, options, clock=lambda: NOW_NS)
@@ -42,7 +44,7 @@ class PageServer:
         self._server.startup = started  # type: ignore[reportAttributeAccessIssue] - tells when it listens
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
-    def __enter__(self) -> "PageServer":
+    def __enter__(self) -> "PageServer":  # noqa: PYI034 - no Self before Python 3.11
         self._thread.start()
         assert self._bound.wait(30)
         (listening,) = self._server.servers
@@ -62,22 +64,19 @@ class PageServer:
 
 def assorted(count: int) -> list[ServedRun]:
     """Runs of every sort, the last first in lists: healthy, wasteful, looping, paused, long."""
-    runs: list[ServedRun] = []
-    for n in range(1, count + 1):
-        closed_ns = NOW_NS - (count - n) * 37_000_000_000
-        common = {"trace_id": n, "closed_ns": closed_ns}
-        sort = n % 10
-        if sort == 0:
-            run = agent_with_repeats(**common, content=n % 20 == 0)
-        elif sort == 3:
-            run = served([3.0, 4.5, 4.4, 4.5, 4.5], agent="planner", doom_loop=True, service="plans", **common)
-        elif sort == 5:
-            run = served([5.0, 8.5, 8.6, 9.0, 9.1], agent="writer", **common)
-        elif sort == 6:
-            run = served([2.0, 3.0], agent="reviewer", attributes={"loopeval.run.outcome": "paused"}, **common)
-        elif sort == 8:
-            run = served([4.0 + i / 12 for i in range(50)], agent="a-rather-long-name-of-an-agent", **common)
-        else:
-            run = served([4.0, 6.0 + n % 3, 8.5 + (n % 5) / 4], agent="writer", service="shop", **common)
-        runs.append(run)
-    return runs
+    return [_run(n, NOW_NS - (count - n) * 37_000_000_000) for n in range(1, count + 1)]
+
+
+def _run(n: int, closed_ns: int) -> ServedRun:
+    sort = n % 10
+    if sort == 0:
+        return agent_with_repeats(n, closed_ns=closed_ns, content=n % 20 == 0)
+    agent, scores, more = {
+        3: ("planner", [3.0, 4.5, 4.4, 4.5, 4.5], {}),
+        5: ("writer", [5.0, 8.5, 8.6, 9.0, 9.1], {}),
+        6: ("reviewer", [2.0, 3.0], {"loopeval.run.outcome": "paused"}),
+        8: ("a-rather-long-name-of-an-agent", [4.0 + i / 12 for i in range(50)], {}),
+    }.get(sort, ("writer", [4.0, 6.0 + n % 3, 8.5 + (n % 5) / 4], {}))
+    return served(
+        scores, trace_id=n, agent=agent, doom_loop=sort == 3, closed_ns=closed_ns, attributes=dict(more)
+    )

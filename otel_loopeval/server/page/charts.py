@@ -7,11 +7,12 @@ from typing import Final, NamedTuple
 
 _WIDTH: Final = 720.0
 _HEIGHT: Final = 200.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 14.0, 26.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 24.0, 26.0
 _MOST_POINTS: Final = 400
 _MOST_DOTS: Final = 60
 _SPARK_WIDTH: Final = 88.0
 _SPARK_HEIGHT: Final = 22.0
+_LARGEST: Final = 1e300
 _TICKS: Final = 4
 _NEARLY: Final = 0.999_999  # of a quotient that rounding spoils
 _SPARK_SCORES: Final = 32
@@ -70,6 +71,7 @@ def curve(scores: Sequence[tuple[int, float | None]], threshold: float | None) -
         scores: Number and score of each iteration, in order.
         threshold: Score at which an iteration is good enough.
     """
+    scores = [(number, _bounded(score)) for number, score in scores]
     known = [score for _, score in scores if score is not None]
     if not known:
         return None
@@ -115,7 +117,7 @@ def curve(scores: Sequence[tuple[int, float | None]], threshold: float | None) -
 
 def spark(scores: Sequence[float | None], threshold: float | None) -> Curve | None:
     """The last scores of a run as a small line; None where there is none."""
-    scores = scores[-_SPARK_SCORES:]
+    scores = [_bounded(score) for score in scores[-_SPARK_SCORES:]]
     known = [score for score in scores if score is not None]
     if not known:
         return None
@@ -139,11 +141,15 @@ def spark(scores: Sequence[float | None], threshold: float | None) -> Curve | No
     )
 
 
+def _bounded(score: float | None) -> float | None:
+    """A score whose distance to any other is a float, too."""
+    return None if score is None else min(max(score, -_LARGEST), _LARGEST)
+
+
 def _range(known: Sequence[float], threshold: float | None) -> tuple[float, float]:
     low, high = min(0.0, *known), max(known)
     if threshold is not None and math.isfinite(threshold) and threshold <= 2 * max(abs(high), 1.0):
         high = max(high, threshold)
-    # A score may be as large as a float can be: its double would be none.
     return (low, high) if high > low else (low, low + 1.0)
 
 
