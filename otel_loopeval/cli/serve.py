@@ -10,6 +10,7 @@ from otel_loopeval.cli.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, CommandE
 
 if TYPE_CHECKING:
     from otel_loopeval.server.options import ServeOptions
+    from otel_loopeval.server.page import PageOptions
     from otel_loopeval.server.serving import Listening
 
 SUMMARY: Final = "take OTLP, judge the runs in it, and send it on"
@@ -133,10 +134,13 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(f"serve needs {error.name}: {_NEEDED}", EXIT_USAGE) from error
     try:
         asked = serve_options(options)
+        page_options = _page_options(asked)
     except (ValueError, OSError) as error:
         raise CommandError(str(error), EXIT_USAGE) from error
     try:
-        serve(asked, on_ready=_tell, price=None if options.no_cost else _price(), **_parts(asked))
+        serve(
+            asked, on_ready=_tell, price=None if options.no_cost else _price(), **_parts(asked, page_options)
+        )
     except (OSError, ValueError) as error:
         raise CommandError(str(error), EXIT_FAILURE) from error
     return EXIT_OK
@@ -187,20 +191,26 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         tls=None if options.tls_cert is None else Tls(options.tls_cert, options.tls_key),
         insecure=options.insecure,
         max_body=options.max_body,
+        request_s=options.request_time,
         trace_urls=tuple(options.trace_url),
     )
 
 
-def _parts(options: "ServeOptions") -> dict[str, Any]:
-    """The store, and the page that shows it."""
-    from otel_loopeval.server.page import LOOPBACK_HOSTS, PageOptions, page_app  # noqa: PLC0415 - as above
-    from otel_loopeval.server.store import open_store  # noqa: PLC0415
+def _page_options(options: "ServeOptions") -> "PageOptions":
+    from otel_loopeval.server.page import LOOPBACK_HOSTS, PageOptions  # noqa: PLC0415 - as above
 
-    page_options = PageOptions(
+    return PageOptions(
         trace_urls=options.trace_urls,
         tokens=frozenset(options.tokens),
         hosts=LOOPBACK_HOSTS if options.http.is_loopback else None,
     )
+
+
+def _parts(options: "ServeOptions", page_options: "PageOptions") -> dict[str, Any]:
+    """The store, and the page that shows it."""
+    from otel_loopeval.server.page import page_app  # noqa: PLC0415 - as above
+    from otel_loopeval.server.store import open_store  # noqa: PLC0415
+
     store = open_store("none" if options.store is None else options.store)
     return {"store": store, "page": page_app(store, page_options)}
 
