@@ -38,7 +38,7 @@ class SparkReading:
         for location in options.locations:
             if location == "-" or "://" in location:
                 raise CommandError(
-                    f"--engine spark reads files, not {printable(location)!r}: leave it out, or use "
+                    f"--engine spark reads files, not {printable(location)}: leave it out, or use "
                     "otel_loopeval.spark.health() on a table",
                     EXIT_USAGE,
                 )

@@ -6,7 +6,7 @@ batch whatever is in it, so the key is no trace but a bucket of traces, whose st
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from otel_loopeval.spark.batch import packed
 from otel_loopeval.spark.desk import Desk, Patience
@@ -81,4 +81,4 @@ def _advance(
     if rows:
         import pandas as pd  # noqa: PLC0415 - an extra  # type: ignore[import]
 
-        yield pd.DataFrame(rows, columns=list(_VERDICT), dtype=object)
+        yield cast("Any", pd).DataFrame(rows, columns=list(_VERDICT), dtype=object)

@@ -24,8 +24,8 @@ from typing import Any
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
-import pyarrow as pa  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
+import pyarrow as pa  # noqa: E402  # type: ignore[import]
+import pyarrow.parquet as pq  # noqa: E402  # type: ignore[import]
 from google.protobuf import json_format  # noqa: E402
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
 from spark.fleet import Fleet, exported  # noqa: E402 - it is beside the tests
@@ -162,9 +162,8 @@ def main() -> None:
             )
         (few, little), (many, much) = results
         each = (much - little) / (many - few)
-        print(
-            f"a span costs {each * 1e6:.1f} us: {1 / each:,.0f} spans/s a core; a job {little - few * each:.1f} CPU s"
-        )
+        rest = little - few * each
+        print(f"a span costs {each * 1e6:.1f} us: {1 / each:,.0f} spans/s a core; a job {rest:.1f} CPU s")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import otel_loopeval
 from otel_loopeval.cli.main import main
@@ -17,9 +17,9 @@ Row = dict[str, Any]
 
 
 @contextlib.contextmanager
-def session() -> Iterator[Any]:
+def session() -> Generator[Any, None, None]:
     """One core, everything on loopback."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra  # type: ignore[import]
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = str(PACKAGE)
@@ -32,7 +32,7 @@ def session() -> Iterator[Any]:
         "spark.sql.legacy.parquet.nanosAsLong": "true",
         "spark.log.level": "ERROR",
     }
-    builder = SparkSession.builder.master("local[1]").appName("tests")
+    builder = cast("Any", SparkSession).builder.master("local[1]").appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

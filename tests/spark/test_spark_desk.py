@@ -132,7 +132,7 @@ def test_state_of_another_version_is_refused() -> None:
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_patience_is_a_number_of_seconds(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name} must be a finite number from 0, got {value}"):
-        Patience(**{name: value})
+        Patience(**{name: value})  # type: ignore[reportArgumentType]  # none of them is the whole number
 
 
 def test_a_bucket_holds_something() -> None:
