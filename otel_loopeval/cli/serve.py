@@ -24,8 +24,8 @@ _NONE: Final = "none"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.epilog = (
-        "Point OTEL_EXPORTER_OTLP_ENDPOINT at it. With --forward, a request is acknowledged once the next hop "
-        "has it; without, once the store has it. Metrics are at /metrics (scrape with honor_labels: "
+        "Point OTEL_EXPORTER_OTLP_ENDPOINT at it. With --forward, a request is acknowledged once the next "
+        "hop has it; without, once the store has it. Metrics are at /metrics (scrape with honor_labels: "
         "true), health checks at /healthz and /readyz."
     )
     add = parser.add_argument
@@ -84,6 +84,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=16 * 2**20,
         metavar="SIZE",
         help="largest request, uncompressed (default: 16m)",
+    )
+    add(
+        "--request-time",
+        type=_seconds,
+        default=30.0,
+        metavar="TIME",
+        help="how long a request may take to come in (default: 30s)",
     )
     add(
         "--token-file",

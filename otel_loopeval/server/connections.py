@@ -82,7 +82,7 @@ class Connection(HttpToolsProtocol):
         if self._size:
             body = self._collected()
             if not self.cycle.response_complete:
-                self.cycle.body = body
+                self.cycle.body += body
         super().on_message_complete()
 
     def _collected(self) -> bytes:

@@ -5,12 +5,11 @@ import hmac
 import logging
 import time
 from collections import deque
-from collections.abc import Mapping
+from importlib import import_module
 from typing import Final, NamedTuple
 
 from prometheus_client import CollectorRegistry
 
-import otel_loopeval.runs.turns  # noqa: F401 - runs import it when they need it: not later
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.usage import Price, Usage
 from otel_loopeval.server.bodies import BodyError, plain
@@ -108,6 +107,7 @@ class Core:
             restored = self.following.restore(store.open_spans(), time.monotonic())
             if restored:
                 _log.info("restored %d spans of open runs", restored)
+        import_module("otel_loopeval.runs.turns")  # runs import it when they need it: not later
         if price is not None:
             price(Usage(1, 1, model="gpt-4o", provider="openai"), time.time_ns())  # reads its list: not later
         self._tokens = [(token.encode(), tenant) for token, tenant in options.tokens.items()]
@@ -260,7 +260,3 @@ class Core:
         self.verdicts_lost += len(self._verdicts)
         if self._forwarder is not None:
             self._forwarder.close()
-
-    def closed_by_reason(self) -> Mapping[str, int]:
-        """Traces that are over, by reason."""
-        return self.following.counts.closed

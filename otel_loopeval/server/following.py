@@ -182,7 +182,7 @@ class Following:
             The spans that a store has to keep: those of traces that are followed.
         """
         counts, open_traces = self.counts, self._open
-        counts.spans += batch.count
+        counts.spans += batch.total
         counts.marked += len(batch.marked)
         kept: list[SpanData] = []
         fresh: set[bytes] = set()

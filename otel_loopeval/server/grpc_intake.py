@@ -33,7 +33,7 @@ class _Handler(grpc.GenericRpcHandler):
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._handlers = {
+        self._handlers: dict[str, Any] = {
             method: grpc.unary_unary_rpc_method_handler(self._export_of(signal))
             for method, signal in _METHODS.items()
         }

@@ -83,14 +83,14 @@ class Batch(NamedTuple):
         marked: The spans of interest.
         others: The others, by trace id as bytes; in the usual form, not decoded.
         decoded: The others where the body had to be decoded as a whole.
-        count: Spans in all.
+        total: Spans in all.
         size: Bytes of the body.
     """
 
     marked: list[SpanData]
     others: "dict[bytes, list[Other]]"
     decoded: list[SpanData]
-    count: int
+    total: int
     size: int
 
 

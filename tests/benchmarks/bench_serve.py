@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -216,7 +216,7 @@ def memory_mib(pid: int) -> float:
 
 
 @contextmanager
-def process(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
+def process(command: list[str], port: int) -> Generator[subprocess.Popen[bytes], None, None]:
     """A server, from when it listens."""
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -277,7 +277,7 @@ async def measure(
             rates[kind] = taken / used
             print(
                 f"{name:12} {kind:8} {taken * template.spans / used:12,.0f} spans/s a core  "
-                f"{taken / used:9,.0f} requests/s a core  wall: {taken * template.spans / wall:10,.0f} spans/s, "
+                f"{taken / used:7,.0f} requests/s a core  wall: {taken * template.spans / wall:9,.0f} spans/s, "
                 f"{used / wall:4.0%} CPU, {refused} refused, {memory_mib(server.pid):.0f} MiB",
                 flush=True,
             )

@@ -66,7 +66,7 @@ def test_nothing_is_lost_and_nothing_of_interest_is_missed(parts: Any) -> None:
     batch = intake.read(body)
 
     assert all_of(intake, batch) == by_id(expected)
-    assert batch.count == len(expected)
+    assert batch.total == len(expected)
     assert not batch.decoded  # it was walked
     marked = {(span.trace_id, span.span_id) for span in batch.marked}
     assert marked >= {(span.trace_id, span.span_id) for span in expected if is_marked(span)}
@@ -166,7 +166,7 @@ def test_damaged_bodies_are_read_or_refused(start: int, end: int, instead: bytes
 def test_any_bytes_are_read_or_refused(body: bytes) -> None:
     for read in (Intake().read, Intake().read_json):
         try:
-            count = read(body).count
+            count = read(body).total
         except Misfit:
             continue
         assert count >= 0
