@@ -87,6 +87,7 @@ class Core:
         self._intake = Intake()
         self._run_metrics = RunMetrics(self.registry)
         self._verdicts: deque[ServedRun] = deque()
+        self._closed: list[int] = []
         self._forwarder: Forwarder | None = None
         if options.forward is not None:
             self._forwarder = Forwarder(options.forward, options.forward_headers, options.forward_s)
@@ -94,7 +95,7 @@ class Core:
             self._intake,
             self._over,
             clock_ns=time.time_ns,
-            on_close=None if store is None else store.close_trace,
+            on_close=None if store is None else self._closed.append,
             limits=options.limits,
             policy=options.policy,
             price=price,
@@ -180,10 +181,8 @@ class Core:
         if answer.status != 200:  # noqa: PLR2004
             return self._passed_on(answer)
         if batch is not None:
-            kept = self.following.take(batch, time.monotonic())
-            if kept and self._store is not None:
-                # The next hop has it: whether the store has it by now is no matter to the sender.
-                self._store.put_spans(kept)
+            # Acknowledged once the store has it too: what a kill takes along would be missing in its run.
+            await self._keep(batch, content_type)
         return Reply(200, answer.body, answer.content_type or content_type)
 
     async def _keep(self, batch: Batch, content_type: bytes) -> Reply:
@@ -226,7 +225,18 @@ class Core:
     async def tick(self) -> None:
         """Close what is over, and send the verdicts on."""
         self.following.tick(time.monotonic())
-        await self.send_verdicts()
+        if await self.send_verdicts():
+            self._close_traces()
+
+    def _close_traces(self) -> None:
+        """Let the store forget the spans of traces that are over, now that their verdicts have arrived.
+
+        Killed before that, the next process judges them again: its verdicts have the same ids.
+        """
+        closed, self._closed = self._closed, []
+        if self._store is not None:
+            for trace_id in closed:
+                self._store.close_trace(trace_id)
 
     async def send_verdicts(self) -> bool:
         """Send the verdicts on.
@@ -255,6 +265,7 @@ class Core:
         self.following.finish()
         for _ in range(3):
             if await self.send_verdicts():
+                self._close_traces()
                 break
             await asyncio.sleep(0.5)
         self.verdicts_lost += len(self._verdicts)

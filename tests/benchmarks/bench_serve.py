@@ -277,7 +277,7 @@ async def measure(
             rates[kind] = taken / used
             print(
                 f"{name:12} {kind:8} {taken * template.spans / used:12,.0f} spans/s a core  "
-                f"{taken / used:7,.0f} requests/s a core  wall: {taken * template.spans / wall:9,.0f} spans/s, "
+                f"{taken / used:7,.0f} requests/s; wall: {taken * template.spans / wall:9,.0f} spans/s, "
                 f"{used / wall:4.0%} CPU, {refused} refused, {memory_mib(server.pid):.0f} MiB",
                 flush=True,
             )

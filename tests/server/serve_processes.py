@@ -101,9 +101,9 @@ class Serve:
         lines: What it said on standard error.
     """
 
-    def __init__(self, *arguments: str, cwd: Path, grpc: bool = False) -> None:
+    def __init__(self, *arguments: str, cwd: Path, grpc: bool = False, grpc_port: int = 0) -> None:
         command = [sys.executable, "-m", "otel_loopeval", "serve", "--http", "127.0.0.1:0"]
-        command += ["--grpc", "127.0.0.1:0" if grpc else "none", *arguments]
+        command += ["--grpc", f"127.0.0.1:{grpc_port}" if grpc or grpc_port else "none", *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=cwd)
         self.lines: list[str] = []
         assert self.process.stderr is not None
