@@ -19,6 +19,7 @@ from spark.spark_session import rows_of, scored, session
 from otel_loopeval.otlp import trace_line
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.spark import VERDICT_COLUMNS, Patience, health
+from otel_loopeval.spark.schema import ddl
 
 pytestmark = [
     pytest.mark.e2e,
@@ -158,9 +159,10 @@ def test_a_stream_has_the_verdicts_of_score_each_once(spark: Any, files: Path, t
 
 
 def stored(spark: Any, out: Path) -> list[dict[str, Any]]:
-    if not list(out.glob("day=*/*.parquet")):
+    """What the query has committed: the schema is told, since that may be nothing yet."""
+    if not (out / "_spark_metadata").exists():
         return []
-    return rows_of(spark.read.parquet(str(out)))
+    return rows_of(spark.read.schema(ddl(VERDICT_COLUMNS)).parquet(str(out)))
 
 
 def wait_for(query: Any, done: Any, limit_s: float = 240) -> None:

@@ -6,13 +6,15 @@ import pytest
 
 pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
 
-from spark.fleet import Fleet
+from sources.stored_spans import request
+from spark.fleet import Fleet, exported
 
 from otel_loopeval.pricing import prices_of_stored_calls
 from otel_loopeval.reports import record_of
 from otel_loopeval.runs.reconstruct import replay_trace
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.tracker import Tracker
+from otel_loopeval.server.intake import Intake
 from otel_loopeval.sources import Query
 from otel_loopeval.spark.judging import Judge, Judging
 from otel_loopeval.spark.packing import Pack, Packer, unpack
@@ -147,6 +149,41 @@ def test_packed_traces_of_a_fleet_have_the_verdicts_of_whole_ones() -> None:
         assert judged.records == expected
         verdicts += len(expected)
     assert verdicts > 30
+
+
+def test_spans_that_nobody_decoded_give_the_same_verdicts() -> None:
+    traces = list(Fleet(seed=8, loops=0.6).traces(60))
+    packer, intake = Packer(), Intake()
+    for body in exported(traces, per_body=300):
+        batch = intake.read(request(*body))
+        for one in batch.marked:
+            packer.add(one)
+        for trace_id, others in batch.others.items():
+            packer.add_encoded(trace_id, others)
+    found = {pack.trace_id: pack for pack in packer.take()}
+    verdicts = 0
+    for trace in traces:
+        pack = found[trace[0].trace_id.to_bytes(16, "big")]
+        runs = replay_trace(trace, Tracker(price=prices_of_stored_calls()))
+        judged = Judge(Judging()).judge(pack.trace_id, [pack.payload])
+        assert judged is not None
+        assert judged.records == [record_of(run, trace[0].trace_id) for run in runs]
+        assert (pack.spans, pack.rooted, pack.telling) == (len(trace), True, bool(runs))
+        verdicts += len(runs)
+    assert verdicts > 25
+
+
+def test_an_undecoded_span_that_is_none_loses_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+    good, bad = span(3, name="good"), span(4, name="bad")
+    body = request(good, bad).replace(b"bad", b"b\xff\xfe")
+    packer = Packer()
+    packer.add(span(5))
+    for trace_id, others in Intake().read(body).others.items():
+        packer.add_encoded(trace_id, others)
+    (pack,) = packer.take()
+    back, more = unpack(TRACE, [pack.payload], 10)
+    assert ([one.span_id for one in back], more) == ([5, 3], False)
+    assert "skipped a span of trace 00000000000000000000000000000007: " in caplog.text
 
 
 def test_a_trace_without_a_telling_span_has_no_run() -> None:
