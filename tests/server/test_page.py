@@ -117,6 +117,7 @@ async def test_pages_link_to_their_neighbours(store: Store) -> None:
     fill(store, *(served([9.0], trace_id=n, agent=f"a{n}", closed_ns=NOW_NS - n) for n in range(1, 121)))
     seen: list[str] = []
     path = "/?verdict=healthy"
+    page = await get(store, path)
     while path:
         page = await get(store, path)
         seen += agents(page)

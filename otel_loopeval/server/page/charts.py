@@ -150,7 +150,7 @@ def _range(known: Sequence[float], threshold: float | None) -> tuple[float, floa
     low, high = min(0.0, *known), max(known)
     if threshold is not None and math.isfinite(threshold) and threshold <= 2 * max(abs(high), 1.0):
         high = max(high, threshold)
-    return (low, high) if high > low else (low, low + 1.0)
+    return (low, high) if high > low else (low, low + max(1.0, abs(low)))
 
 
 def _ticks(low: float, high: float) -> tuple[float, float, list[float]]:
