@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from otel_loopeval.server.options import ServeOptions
     from otel_loopeval.server.page import PageOptions
     from otel_loopeval.server.serving import Listening
+    from otel_loopeval.server.store_writer import Retention
 
 SUMMARY: Final = "take OTLP, judge the runs in it, and send it on"
 
@@ -49,6 +50,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         metavar="PATH",
         help="file of the store, or none (default: otel-loopeval.db, with --forward none)",
+    )
+    add(
+        "--store-max-age",
+        type=_seconds,
+        default=604_800.0,
+        metavar="TIME",
+        help="how long the store keeps runs (default: 7d)",
+    )
+    add(
+        "--store-max-size",
+        type=_size,
+        default=2**30,
+        metavar="BYTES",
+        help="size of the store over which the oldest runs go (default: 1g)",
     )
     add(
         "--idle",
@@ -142,11 +157,15 @@ def run(options: argparse.Namespace) -> int:
     try:
         asked = serve_options(options)
         page_options = _page_options(asked)
+        retention = _retention(options)
     except (ValueError, OSError) as error:
         raise CommandError(str(error), EXIT_USAGE) from error
     try:
         serve(
-            asked, on_ready=_tell, price=None if options.no_cost else _price(), **_parts(asked, page_options)
+            asked,
+            on_ready=_tell,
+            price=None if options.no_cost else _price(),
+            **_parts(asked, page_options, retention),
         )
     except (OSError, ValueError) as error:
         raise CommandError(str(error), EXIT_FAILURE) from error
@@ -213,12 +232,23 @@ def _page_options(options: "ServeOptions") -> "PageOptions":
     )
 
 
-def _parts(options: "ServeOptions", page_options: "PageOptions") -> dict[str, Any]:
+def _retention(options: argparse.Namespace) -> "Retention":
+    """What the store keeps."""
+    from otel_loopeval.server.store_writer import Retention  # noqa: PLC0415 - as above
+
+    if not options.store_max_age > 0:
+        raise ValueError("--store-max-age is above 0")
+    if not options.store_max_size > 0:
+        raise ValueError("--store-max-size is above 0")
+    return Retention(options.store_max_age, options.store_max_size)
+
+
+def _parts(options: "ServeOptions", page_options: "PageOptions", retention: "Retention") -> dict[str, Any]:
     """The store, and the page that shows it."""
     from otel_loopeval.server.page import page_app  # noqa: PLC0415 - as above
     from otel_loopeval.server.store import open_store  # noqa: PLC0415
 
-    store = open_store("none" if options.store is None else options.store)
+    store = open_store("none" if options.store is None else options.store, retention)
     return {"store": store, "page": page_app(store, page_options)}
 
 
