@@ -13,8 +13,8 @@ import pytest
 from support.served_runs import NOW_NS, agent_with_repeats, served, served_all
 
 from otel_loopeval.server.store import Store, open_store
-from otel_loopeval.server.store_queries import RunFilter
-from otel_loopeval.server.store_schema import StoreError
+from otel_loopeval.server.store_queries import Cursor, RunFilter, read_page
+from otel_loopeval.server.store_schema import StoreError, open_writer
 from otel_loopeval.server.store_writer import Retention
 from otel_loopeval.testing import TraceBuilder
 
@@ -252,3 +252,24 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     roots = {trace_id for trace_id, _ in store.closed_roots(0)}
     assert roots >= {1_000_000 + number for number in range(1, acknowledged + 1)}
     store.close()
+
+
+@pytest.mark.parametrize("verdict", [None, "unhealthy", "doom_loop", "healthy", "none"])
+@pytest.mark.parametrize("agent", [None, "writer"])
+@pytest.mark.parametrize("service", [None, "shop"])
+@pytest.mark.parametrize("since_ns", [None, NOW_NS])
+def test_lists_are_read_from_an_index_in_their_order(
+    tmp_path: Path, verdict: str | None, agent: str | None, service: str | None, since_ns: int | None
+) -> None:
+    """However long the list is: nothing is sorted, and no table is read from one end to the other."""
+    connection = open_writer(tmp_path / "runs.db")
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+    asked = RunFilter(verdict, agent, service, since_ns)
+    for cursor in (None, Cursor(NOW_NS, 1), Cursor(NOW_NS, 1, newer=True)):
+        read_page(connection, asked, cursor, 50)
+    connection.set_trace_callback(None)
+    plans = [row[3] for text in statements for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]
+    connection.close()
+    assert len(statements) == 6
+    assert [plan for plan in plans if "TEMP B-TREE" in plan or plan == "SCAN runs"] == []
