@@ -11,7 +11,7 @@ from otel_loopeval.spark.tasks import Tally, judged_of, packs_of, verdicts_of
 def packed(frame: Any, *, strict: bool, tally: Tally | None = None) -> Any:
     """The spans in a table, those of a trace that were read together in one row."""
     reader = reader_of(frame.columns)
-    chosen = frame.select(*(f"`{name}`" for name in reader.columns))
+    chosen = frame.selectExpr(*reader.expressions)
     return chosen.mapInArrow(packs_of(reader, strict=strict, tally=tally), ddl(PACK_COLUMNS))
 
 

@@ -32,6 +32,12 @@ _CLICKHOUSE: Final = (
     "Events.Name",
     "Events.Attributes",
 )
+_ALIASES: Final = {
+    "Events.Timestamp": "EventTimes",
+    "Events.Name": "EventNames",
+    "Events.Attributes": "EventAttributes",
+}
+"""Spark takes a dot in a name for that of a field."""
 
 
 class Encoded(NamedTuple):
@@ -61,6 +67,11 @@ class Reader:
     def __init__(self, columns: tuple[str, ...], read: Layout) -> None:
         self.columns = columns
         self.read = read
+
+    @property
+    def expressions(self) -> list[str]:
+        """The columns in the words of Spark SQL."""
+        return [f"`{name}` AS `{_ALIASES.get(name, name)}`" for name in self.columns]
 
 
 def reader_of(columns: Sequence[str]) -> Reader:
@@ -159,9 +170,9 @@ def _as_selected(row: dict[str, Any]) -> dict[str, Any]:
     row["Start"] = _nanoseconds(row["Timestamp"])
     row["SpanAttributes"] = _attributes(row["SpanAttributes"])
     row["ResourceAttributes"] = _attributes(row.get("ResourceAttributes"))
-    row["EventTimes"] = [_nanoseconds(time) for time in row.get("Events.Timestamp") or ()]
-    row["EventNames"] = row.get("Events.Name") or []
-    row["EventAttributes"] = [_attributes(found) for found in row.get("Events.Attributes") or ()]
+    row["EventTimes"] = [_nanoseconds(time) for time in row.get("EventTimes") or ()]
+    row["EventNames"] = row.get("EventNames") or []
+    row["EventAttributes"] = [_attributes(found) for found in row.get("EventAttributes") or ()]
     return row
 
 

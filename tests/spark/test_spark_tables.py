@@ -118,7 +118,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         wait_for_port(port, log)
         client = {"bootstrap.servers": address, "log_level": 0}
-        topics = cast("Any", AdminClient)(client).create_topics([cast("Any", NewTopic)("otlp", 2, 1)])
+        admin = cast("Any", AdminClient)(client)  # it must live until it is done
+        topics = admin.create_topics([cast("Any", NewTopic)("otlp", 2, 1)])
         assert [done.result(60) for done in topics.values()] == [None]
         producer = cast("Any", Producer)(client)
         for number, body in enumerate(BODIES):
