@@ -30,7 +30,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "instrumentation": SHARED | {"otel", "runs", "detect", "health", "evaluation"},
     "otlp": SHARED | {"runs", "detect", "health"},
     "sources": SHARED | {"otlp", "runs", "detect", "health"},
-    "server": SHARED | {"otlp", "runs", "detect", "health", "sources"},
+    "server": SHARED | {"otlp", "pricing", "reports", "runs", "detect", "health", "sources"},
     "spark": SHARED | {"otlp", "sources", "server", "pricing", "reports", "runs", "detect", "health"},
     "__main__": frozenset({"cli"}),
     "testing": SHARED

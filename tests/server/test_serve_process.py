@@ -1,9 +1,14 @@
 """The command as a process: what comes in goes on, is judged, and is told."""
 
 import gzip
+import shutil
 import signal
+import ssl
+import subprocess
 import zlib
+from http.client import HTTPSConnection
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -127,7 +132,8 @@ def test_grpc_and_its_statuses(tmp_path: Path) -> None:
         assert len(await_that(sink.verdicts, "a verdict")) == 1
     assert malformed.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert unavailable.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert [name for name, _ in unavailable.value.trailing_metadata()] == ["grpc-status-details-bin"]
+    trailing: Any = unavailable.value.trailing_metadata()
+    assert [name for name, _ in trailing] == ["grpc-status-details-bin"]
 
 
 def test_what_is_open_is_judged_at_the_end(tmp_path: Path) -> None:
@@ -189,3 +195,45 @@ def test_tokens(tmp_path: Path) -> None:
         f'loopeval_serve_status="{status}",loopeval_serve_tenant="{tenant}"}}': count
         for (signal_name, status, tenant), count in zip(told, (2.0, 1.0, 1.0), strict=True)
     }
+
+
+def test_tls_for_http_and_grpc(tmp_path: Path) -> None:
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("openssl is not installed")
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    subprocess.run(
+        [
+            openssl,
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            "key",
+            "-out",
+            "cert",
+            *subject,
+        ],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    traffic = Traffic()
+    traffic.agent()
+    body = traffic.body()
+    certificate = (tmp_path / "cert").read_bytes()
+    arguments = ("--tls-cert", "cert", "--tls-key", "key", *QUICK)
+    with Sink() as sink, serving("--forward", sink.url, *arguments, cwd=tmp_path, grpc=True) as server:
+        context = ssl.create_default_context(cadata=certificate.decode())
+        connection = HTTPSConnection("127.0.0.1", server.port, context=context, timeout=30)
+        connection.request("POST", "/v1/traces", body, {"content-type": "application/x-protobuf"})
+        assert connection.getresponse().status == 200
+        connection.close()
+        credentials = grpc.ssl_channel_credentials(certificate)
+        with grpc.secure_channel(f"localhost:{server.grpc}", credentials) as channel:
+            export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+            assert export(body) == b""
+        assert len(await_that(sink.verdicts, "a verdict")) == 1
+    assert [sent for _, _, sent in sink.requests[:2]] == [body, body]
