@@ -168,6 +168,7 @@ def _rows(batch: Any, report: Reporter) -> Iterator[SpanData]:
 def _as_selected(row: dict[str, Any]) -> dict[str, Any]:
     """A row of the table as ClickHouse would give it to ``score``."""
     row["Start"] = _nanoseconds(row["Timestamp"])
+    row["Duration"] = int(row["Duration"])  # Spark has no unsigned numbers: it gives a decimal
     row["SpanAttributes"] = _attributes(row["SpanAttributes"])
     row["ResourceAttributes"] = _attributes(row.get("ResourceAttributes"))
     row["EventTimes"] = [_nanoseconds(time) for time in row.get("EventTimes") or ()]

@@ -1,12 +1,13 @@
 """Spans per second and core through Spark, end to end: files of spans → rows of verdicts.
 
-    python tests/benchmarks/bench_spark.py [--spans 300000] [--loops 0.1] [--form json|protobuf] [--stream]
+    python tests/benchmarks/bench_spark.py [--spans N] [--loops SHARE] [--form json|files|protobuf] [--stream]
 
 Bodies of 1,000 spans of some 10 attributes, traces of 20 to 23 spans mixed over the bodies; a tenth of the
 traces have a loop or an agent, so about 5 % of the spans are theirs. JSON is lines as in the Collector's
-files; protobuf is one body a row, as in Kafka's messages. A core is a second of CPU time, of the JVM and
-all Python workers together, in a session with one task slot: what other processes on the machine do then
-counts little. Two sizes are run: their difference is what spans cost, the rest what a job does.
+files, read by the JVM; files are the same, opened by the tasks, as `score --engine spark` does; protobuf is
+one body a row, as in Kafka's messages. A core is a second of CPU time, of the JVM and all Python workers
+together, in a session with one task slot: what other processes on the machine do then counts less. Two sizes
+are run: their difference is what spans cost, the rest what a job does.
 """
 
 import argparse
@@ -75,7 +76,7 @@ def write(folder: Path, spans: int, loops: float, form: str) -> int:
         traces = list(Fleet(seed=number, loops=loops).traces(min(PER_FILE, spans - first) // PER_TRACE))
         # A Collector's batch has the spans of a resource together.
         lines = [trace_line(sorted(body, key=lambda span: id(span.resource))) for body in exported(traces)]
-        if form == "json":
+        if form != "protobuf":
             path = folder / f"{number}.jsonl"
             path.write_text("".join(line + "\n" for line in lines))
         else:
@@ -88,6 +89,9 @@ def write(folder: Path, spans: int, loops: float, form: str) -> int:
 
 def batch(spark: Any, folder: Path, form: str) -> int:
     """Judge what is there; returns the number of runs."""
+    if form == "files":
+        paths = [(str(path),) for path in sorted(folder.iterdir())]
+        return health(spark.createDataFrame(paths, "path string").repartition(len(paths))).count()
     return health(read_from(spark.read, folder, form)).count()
 
 
@@ -141,7 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--spans", type=int, default=300_000)
     parser.add_argument("--loops", type=float, default=0.1)
-    parser.add_argument("--form", choices=("json", "protobuf"), default="json")
+    parser.add_argument("--form", choices=("json", "files", "protobuf"), default="json")
     parser.add_argument("--stream", action="store_true")
     options = parser.parse_args()
     run = stream if options.stream else batch
