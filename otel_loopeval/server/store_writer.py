@@ -122,8 +122,8 @@ class Writer:
             if batch:
                 self._commit(batch)
             if time.monotonic() >= look_at:
-                look_at = time.monotonic() + self._retention.every_s
-                self._tidy()
+                more = self._tidy()
+                look_at = time.monotonic() + (0 if more else self._retention.every_s)
         try:
             self._connection.close()
         except sqlite3.Error as error:
@@ -179,20 +179,26 @@ class Writer:
         except sqlite3.Error as error:
             self.trouble = str(explained(self._path, error))
 
-    def _tidy(self) -> None:
-        """Remove what is too old or too much, in steps between which others are written."""
+    def _tidy(self) -> bool:
+        """Remove some of what is too old or too much; whether there may be more of it.
+
+        A little at a time: others wait to be written.
+        """
         oldest = self._clock() - int(self._retention.max_age_s * 1e9)
-        self._write([lambda to: _remove_old(to, oldest)])
-        for _ in range(_FREED_AT_ONCE):
+        changes = self.changes
+        if self._write([lambda to: _remove_old(to, oldest)]) is not None:
+            return False
+        if self.changes == changes and self._size() > self._retention.max_bytes:
             size = self._size()
-            if size <= self._retention.max_bytes or self._write([_remove_oldest]) is not None:
-                break
-            if self._size() >= size:  # nothing is left to remove
-                break
+            if self._write([_remove_oldest]) is not None or self._size() >= size:
+                return False  # nothing is left to remove
+            changes = -1
         try:
             self._connection.execute(f"PRAGMA incremental_vacuum({_FREED_AT_ONCE})").fetchall()
         except sqlite3.Error as error:
             self.trouble = str(explained(self._path, error))
+            return False
+        return self.changes != changes
 
     def _size(self) -> int:
         """Bytes of the file that are in use."""
@@ -208,7 +214,10 @@ class Writer:
 
 
 def _remove_old(connection: sqlite3.Connection, oldest_ns: int) -> bool:
-    removed = connection.execute("DELETE FROM runs WHERE closed_ns < ?", (oldest_ns,)).rowcount
+    removed = connection.execute(
+        "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs WHERE closed_ns < ? LIMIT ?)",
+        (oldest_ns, _DELETED_AT_ONCE),
+    ).rowcount
     connection.execute("DELETE FROM open_spans WHERE received_ns < ?", (oldest_ns,))
     return removed > 0
 

@@ -12,6 +12,7 @@
   if (!list || list.hasAttribute("data-still")) return;
 
   let tag = "";
+  let shown = "";
   let paused = false;
   let failed = false;
   toggle.hidden = false;
@@ -47,10 +48,12 @@
         const answer = await fetch(list.dataset.live, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
         if (answer.status === 200) {
           const html = await answer.text();
-          const first = tag === "";
+          const first = shown === "";
           tag = answer.headers.get("ETag") || "";
-          // A pause that began meanwhile counts.
-          if (!paused) show(html);
+          // A pause that began meanwhile counts; and what is the same shall not take a selection away.
+          if (!paused && html !== shown) show(html);
+          if (!paused) shown = html;
+          else tag = "";
           if (first || failed) state.textContent = "Live";
         } else if (answer.status !== 304) {
           throw new Error(String(answer.status));
