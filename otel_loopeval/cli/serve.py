@@ -259,6 +259,6 @@ def _price() -> Any:
 
 
 def _tell(listening: "Listening") -> None:
-    where = f"http://{listening.http}"
+    where = f"{'https' if listening.tls else 'http'}://{listening.http}"
     grpc = "" if listening.grpc is None else f", gRPC at {listening.grpc}"
     print(f"otel-loopeval: listening at {where}{grpc}", file=sys.stderr, flush=True)  # noqa: T201 - as it should

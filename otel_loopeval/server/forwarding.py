@@ -44,6 +44,7 @@ class _Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.transport: asyncio.Transport | None = None
         self.closed = False
+        self.too_slow = False
         self._waiter: asyncio.Future[Answer] | None = None
         self._start()
 
@@ -105,13 +106,17 @@ class _Connection(asyncio.Protocol):
         self._start()
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
-        self._timer = loop.call_later(self._timeout_s, self.close)  # cheaper than a task with a time-out
+        self._timer = loop.call_later(self._timeout_s, self._give_up)  # cheaper than a task with a time-out
         if len(body) < 65_536:  # noqa: PLR2004 - one packet, or nearly
             self.transport.write(head + body)
         else:
             self.transport.write(head)
             self.transport.write(body)
         return waiter
+
+    def _give_up(self) -> None:
+        self.too_slow = True
+        self.close()
 
     def close(self) -> None:
         """Close it; who waits for an answer gets none."""
@@ -172,9 +177,10 @@ class Forwarder:
                 self._open -= 1
                 continue
             answer = await self._use(connection, head, body)
-            if answer.status:
+            if answer.status or connection.too_slow:
                 return answer
-            # It may have been closed by the other side just then: a new one tells.
+            # It may have been closed by the other side just then, and the others with it: a new one tells.
+            break
         if self._open >= _MAX_CONNECTIONS:
             return UNREACHABLE
         self._open += 1

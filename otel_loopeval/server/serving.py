@@ -35,10 +35,12 @@ class Listening(NamedTuple):
     Attributes:
         http: For HTTP.
         grpc: For gRPC; None if it does not.
+        tls: Whether with TLS.
     """
 
     http: Address
     grpc: Address | None
+    tls: bool
 
 
 class Server:
@@ -125,7 +127,7 @@ class Server:
         gc.set_threshold(50_000, 20, 50)
         self._ready = web.started
         if self._on_ready is not None and self._ready:
-            self._on_ready(Listening(Address(host, port), grpc_address))
+            self._on_ready(Listening(Address(host, port), grpc_address, options.tls is not None))
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

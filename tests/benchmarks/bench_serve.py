@@ -15,7 +15,6 @@ import os
 import random
 import re
 import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -231,7 +230,7 @@ def process(command: list[str], port: int) -> Generator[subprocess.Popen[bytes],
             time.sleep(0.1)
         yield server
     finally:
-        server.send_signal(signal.SIGTERM)
+        server.kill()  # the sink is in this process, and cannot answer while it waits
         server.wait(60)
 
 

@@ -110,7 +110,7 @@ class Serve:
         for line in self.process.stderr:
             self.lines.append(line)
             found = re.search(
-                r"listening at http://127\.0\.0\.1:(\d+)(?:, gRPC at 127\.0\.0\.1:(\d+))?", line
+                r"listening at https?://127\.0\.0\.1:(\d+)(?:, gRPC at 127\.0\.0\.1:(\d+))?", line
             )
             if found:
                 self.port, self.grpc = int(found[1]), int(found[2] or 0)
