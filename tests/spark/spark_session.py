@@ -49,6 +49,15 @@ def rows_of(frame: Any) -> list[Row]:
     return in_order(rows)
 
 
+def committed(spark: Any, path: Path) -> list[Row]:
+    """What a stream has written so far: the schema is told, since that may be nothing."""
+    if not (path / "_spark_metadata").exists():
+        return []
+    from otel_loopeval.spark.schema import VERDICT_COLUMNS, ddl  # noqa: PLC0415 - needs the extra
+
+    return rows_of(spark.read.schema(ddl(VERDICT_COLUMNS)).parquet(str(path)))
+
+
 def scored(*arguments: str) -> list[Row]:
     """What ``score`` says, as rows."""
     out = io.StringIO()

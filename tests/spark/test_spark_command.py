@@ -95,7 +95,7 @@ def test_without_spark_it_says_what_to_install(tmp_path: Path, capsys: pytest.Ca
     assert "pip install 'otel-loopeval[spark]'" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(find_spec("pyspark") is None, reason="the extra [spark] is not installed")
+@pytest.mark.skipif(not HERE, reason="the extra [spark] is not installed, or there is no java")
 def test_a_place_without_files_is_input_that_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["score", "/nowhere/at/all", "--engine", "spark"]) == 3
     assert "cannot read /nowhere/at/all" in capsys.readouterr().err

@@ -14,12 +14,11 @@ pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
 import shutil
 
 from spark.fleet import Fleet, exported
-from spark.spark_session import rows_of, scored, session
+from spark.spark_session import committed, rows_of, scored, session
 
 from otel_loopeval.otlp import trace_line
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.spark import VERDICT_COLUMNS, Patience, health
-from otel_loopeval.spark.schema import ddl
 
 pytestmark = [
     pytest.mark.e2e,
@@ -152,17 +151,10 @@ def test_a_stream_has_the_verdicts_of_score_each_once(spark: Any, files: Path, t
     query = start()  # goes on from the checkpoint, with the traces that were open
     expected = scored(str(files))
     try:
-        wait_for(query, lambda: len(stored(spark, out)) >= len(expected))
+        wait_for(query, lambda: len(committed(spark, out)) >= len(expected))
     finally:
         query.stop()
-    assert stored(spark, out) == expected
-
-
-def stored(spark: Any, out: Path) -> list[dict[str, Any]]:
-    """What the query has committed: the schema is told, since that may be nothing yet."""
-    if not (out / "_spark_metadata").exists():
-        return []
-    return rows_of(spark.read.schema(ddl(VERDICT_COLUMNS)).parquet(str(out)))
+    assert committed(spark, out) == expected
 
 
 def wait_for(query: Any, done: Any, limit_s: float = 240) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
+
 from otel_loopeval.spark.kafka import Settings, limited, parts
 
 LEAST = {"topic": "otlp", "kafka.bootstrap.servers": "127.0.0.1:9092"}
