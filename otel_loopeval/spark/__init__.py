@@ -3,11 +3,5 @@
 from otel_loopeval.spark.api import health
 from otel_loopeval.spark.desk import Patience
 from otel_loopeval.spark.kafka import register as register_kafka
-from otel_loopeval.spark.schema import VERDICT_COLUMNS
 
-__all__ = [
-    "VERDICT_COLUMNS",
-    "Patience",
-    "health",
-    "register_kafka",
-]
+__all__ = ["Patience", "health", "register_kafka"]

@@ -55,7 +55,7 @@ def health(
             partitions. The state depends on it: to change it, begin a new checkpoint.
 
     Returns:
-        A ``DataFrame`` with the columns of ``VERDICT_COLUMNS``; write it partitioned by ``day``. Of a stream,
+        A ``DataFrame`` with the columns of ``spark.schema.VERDICT_COLUMNS``; write it partitioned by ``day``. Of a stream,
         a stream: each run once, as its trace closes. There, a run that goes on in another trace after a pause
         is ``incomplete``: only what is at rest is judged across traces.
 

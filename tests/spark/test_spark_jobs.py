@@ -18,7 +18,8 @@ from spark.spark_session import committed, rows_of, scored, session
 
 from otel_loopeval.otlp import trace_line
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.spark import VERDICT_COLUMNS, Patience, health
+from otel_loopeval.spark import Patience, health
+from otel_loopeval.spark.schema import VERDICT_COLUMNS
 
 pytestmark = [
     pytest.mark.e2e,
