@@ -55,9 +55,9 @@ def health(
             partitions. The state depends on it: to change it, begin a new checkpoint.
 
     Returns:
-        A ``DataFrame`` with the columns of ``spark.schema.VERDICT_COLUMNS``; write it partitioned by ``day``. Of a stream,
-        a stream: each run once, as its trace closes. There, a run that goes on in another trace after a pause
-        is ``incomplete``: only what is at rest is judged across traces.
+        A ``DataFrame`` with the columns of :data:`~otel_loopeval.spark.schema.VERDICT_COLUMNS`; write it
+        partitioned by ``day``. Of a stream, a stream: each run once, as its trace closes. There, a run that
+        goes on in another trace after a pause is ``incomplete``: only tables are judged across traces.
 
     Raises:
         ValueError: The columns are none of these, or an argument cannot be used.
