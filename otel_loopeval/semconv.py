@@ -47,6 +47,9 @@ SPAN_ITERATION: Final = "evaluation_loop.iteration"
 SPAN_EVALUATE: Final = "evaluate"
 """A judge at work on an iteration's output."""
 
+SPAN_VERDICT: Final = "loopeval.verdict"
+"""What `otel-loopeval serve` found out about a run: a child of the run's root, with the attributes and events that the root of a loop of ours has."""
+
 # --- Attributes of the run's root span, set at its creation ------------------------------------------
 
 GEN_AI_OPERATION_NAME: Final = "gen_ai.operation.name"
@@ -283,6 +286,7 @@ OPERATION_EXECUTE_TOOL: Final = "execute_tool"
 # --- Read from other people's spans ---------------------------------------------------------------------
 # The dialects of :mod:`otel_loopeval.runs.dialects` read these; we emit none of them.
 
+GEN_AI_PREFIX: Final = "gen_ai."
 GEN_AI_AGENT_ID: Final = "gen_ai.agent.id"
 GEN_AI_PROMPT: Final = "gen_ai.prompt"
 GEN_AI_COMPLETION: Final = "gen_ai.completion"
@@ -422,6 +426,36 @@ METRIC_TRACKER_LATE_SPANS: Final = Metric(
 METRIC_TRACKER_ERRORS: Final = Metric(
     "loopeval.tracker.errors", "{error}", "Errors of ours that were kept from the program, by place"
 )
+
+METRIC_SERVE_SPANS: Final = Metric("loopeval.serve.spans", "{span}", "Spans that serve took in")
+METRIC_SERVE_MARKED_SPANS: Final = Metric(
+    "loopeval.serve.marked_spans", "{span}", "Spans that tell of loops, agents, models or tools"
+)
+METRIC_SERVE_DROPPED: Final = Metric(
+    "loopeval.serve.dropped", "{span}", "Spans that went on but count for no verdict, by reason"
+)
+METRIC_SERVE_TRACES_CLOSED: Final = Metric(
+    "loopeval.serve.traces_closed", "{trace}", "Traces with such spans that are over, by reason"
+)
+METRIC_SERVE_TRACES_OPEN: Final = Metric(
+    "loopeval.serve.traces_open", "{trace}", "Traces with such spans that are followed"
+)
+METRIC_SERVE_HELD: Final = Metric("loopeval.serve.held", "By", "Memory of the spans that are held, about")
+METRIC_SERVE_REQUESTS: Final = Metric(
+    "loopeval.serve.requests", "{request}", "Requests that were answered, by status, signal and tenant"
+)
+METRIC_SERVE_ALREADY_JUDGED: Final = Metric(
+    "loopeval.serve.already_judged", "{run}", "Runs whose root brought a verdict"
+)
+METRIC_SERVE_VERDICTS_LOST: Final = Metric(
+    "loopeval.serve.verdicts_lost", "{span}", "Verdict spans that the next hop did not take"
+)
+SERVE_STATUS: Final = "loopeval.serve.status"
+"""Status of an answer of `serve` (metrics)."""
+SERVE_SIGNAL: Final = "loopeval.serve.signal"
+"""`traces`, `metrics` or `logs` (metrics)."""
+SERVE_TENANT: Final = "loopeval.serve.tenant"
+"""Whose token a request brought (metrics)."""
 
 RUN_NESTED: Final = "loopeval.run.nested"
 """Whether the run is inside another run (metrics)."""

@@ -30,8 +30,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "instrumentation": SHARED | {"otel", "runs", "detect", "health", "evaluation"},
     "otlp": SHARED | {"runs", "detect", "health"},
     "sources": SHARED | {"otlp", "runs", "detect", "health"},
-    "server": SHARED | {"otlp", "runs", "detect", "health", "sources"},
-    "spark": SHARED | {"otlp", "sources", "runs", "detect", "health"},
+    "server": SHARED | {"otlp", "pricing", "reports", "runs", "detect", "health", "sources"},
+    "spark": SHARED | {"otlp", "sources", "server", "pricing", "reports", "runs", "detect", "health"},
     "__main__": frozenset({"cli"}),
     "testing": SHARED
     | {"otel", "otlp", "instrumentation", "reports", "runs", "detect", "health", "evaluation"},
@@ -70,6 +70,20 @@ OUTSIDE: dict[str, frozenset[str]] = {
     "testing": frozenset({"opentelemetry"}),
     "otlp": frozenset({"google", "msgspec", "opentelemetry"}),  # protobuf and the messages; no SDK
     "sources": frozenset({"chdb"}),
+    "server": frozenset(
+        {
+            "ahocorasick_rs",
+            "google",
+            "grpc",
+            "httptools",
+            "jinja2",
+            "opentelemetry",  # the messages; no SDK
+            "prometheus_client",
+            "starlette",
+            "uvicorn",
+            "uvloop",
+        }
+    ),
     "pytest_plugin": frozenset({"pytest"}),
 }
 LAZY_OUTSIDE_ONLY = ("health", "evaluation")

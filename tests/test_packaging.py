@@ -20,8 +20,14 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
 
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "otel_loopeval").rglob("*.py")}
+    page = ROOT / "otel_loopeval" / "server" / "page"
+    pages = {
+        str(path.relative_to(ROOT))
+        for folder in ("static", "templates")
+        for path in (page / folder).iterdir()
+    }
     dist_info = f"otel_loopeval-{__version__}.dist-info"
-    assert names == modules | {
+    assert names == modules | pages | {
         "otel_loopeval/py.typed",
         "otel_loopeval/reports/report.schema.json",
         f"{dist_info}/METADATA",

@@ -81,7 +81,7 @@ def test_metrics_are_told_apart_in_prometheus() -> None:
 
 @pytest.mark.parametrize("metric", metrics(), ids=lambda metric: metric.name)
 def test_metrics_have_units_and_descriptions(metric: semconv.Metric) -> None:
-    assert metric.unit in {"1", "s", "USD"} or re.fullmatch(r"\{[a-z]+\}", metric.unit)
+    assert metric.unit in {"1", "s", "By", "USD"} or re.fullmatch(r"\{[a-z]+\}", metric.unit)
     assert metric.description
     assert not metric.description.endswith(".")
 

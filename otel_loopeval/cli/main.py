@@ -24,7 +24,7 @@ from otel_loopeval.cli.errors import (
 from otel_loopeval.version import __version__
 
 PROGRAM: Final = "otel-loopeval"
-COMMANDS: Final = ("demo", "score", "doctor")
+COMMANDS: Final = ("demo", "score", "doctor", "serve")
 
 _DESCRIPTION: Final = """\
 Loop health for LLM agents in OpenTelemetry: did each run converge, what did it waste, did a doom loop fire.

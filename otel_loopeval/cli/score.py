@@ -11,6 +11,7 @@ from otel_loopeval.cli.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, CommandE
 
 if TYPE_CHECKING:
     from otel_loopeval.cli.score_reading import Reading
+    from otel_loopeval.cli.score_spark import SparkReading
     from otel_loopeval.reports import Gate, Writer
 
 SUMMARY: Final = "judge the runs in stored traces, with a gate for CI"
@@ -29,23 +30,26 @@ def run(options: argparse.Namespace) -> int:
     from otel_loopeval.cli.score_reading import Reading  # noqa: PLC0415
 
     gate = _gate(options)
-    reading = Reading(options)
+    if options.engine == score_options.SPARK:
+        from otel_loopeval.cli.score_spark import SparkReading  # noqa: PLC0415
+
+        reading = SparkReading(options)
+    else:
+        reading = Reading(options)
     with _output(options) as out:
-        if options.explain is not None:
+        if options.explain is not None and isinstance(reading, Reading):
             return explain(options, reading, gate, out)
         return _report(options, reading, gate, out)
 
 
-def _report(options: argparse.Namespace, reading: "Reading", gate: "Gate", out: TextIO) -> int:
-    from otel_loopeval.reports import GateKeeper, Report, Summary, record_of  # noqa: PLC0415
+def _report(options: argparse.Namespace, reading: "Reading | SparkReading", gate: "Gate", out: TextIO) -> int:
+    from otel_loopeval.reports import GateKeeper, Report, Summary  # noqa: PLC0415
 
     writer = _writer(options, out)
     keeper, summary = GateKeeper(gate), Summary()
-    for judged in reading.traces():
-        for replayed in judged.runs:
-            record = record_of(replayed, judged.trace_id)
-            summary.add(record)
-            writer.run(record, keeper.look(record))
+    for record in reading.records():
+        summary.add(record)
+        writer.run(record, keeper.look(record))
     outcome = keeper.tell(summary)
     writer.finish(Report(summary, gate, outcome, reading.source))
     if options.output is not None or options.format not in ("table", "github"):

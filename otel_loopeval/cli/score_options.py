@@ -14,6 +14,8 @@ from otel_loopeval.runs.assembly import Bounds
 
 FORMATS: Final = ("table", "json", "jsonl", "junit", "markdown", "github")
 NEVER: Final = "none"
+PYTHON: Final = "python"
+SPARK: Final = "spark"
 
 _AGO: Final = re.compile(r"(\d+)(s|m|h|d|w)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -121,6 +123,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     reading = parser.add_argument_group("reading")
     reading.add_argument("--strict", action="store_true", help="stop at the first part that cannot be read")
+    reading.add_argument(
+        "--engine",
+        choices=(PYTHON, SPARK),
+        default=PYTHON,
+        help="what reads files and judges: this process, or Apache Spark (default: %(default)s)",
+    )
     reading.add_argument(
         "--max-spans",
         type=_count_from(2),

@@ -6,17 +6,15 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
-from otel_loopeval import semconv
 from otel_loopeval.cli.console import is_live, make_console, printable
 from otel_loopeval.cli.errors import EXIT_UNREADABLE, EXIT_USAGE, CommandError
-from otel_loopeval.pricing import known_prices
-from otel_loopeval.reports import Source
+from otel_loopeval.pricing import prices_of_stored_calls
+from otel_loopeval.reports import RunRecord, Source, record_of
 from otel_loopeval.runs.assembly import Bounds, Trace, TraceAssembler
-from otel_loopeval.runs.reconstruct import Replayed, replay
+from otel_loopeval.runs.reconstruct import Replayed, replay_trace
 from otel_loopeval.runs.resume import Segments
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.tracker import Tracker
-from otel_loopeval.runs.usage import Price, Usage
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.sources import Query, SourceError, open_source
 
@@ -64,8 +62,8 @@ class Reading:
             )
         except ValueError as error:
             raise CommandError(str(error), EXIT_USAGE) from error
-        self._policy = _policy(options)
-        self._price = _price()
+        self._policy = policy_of(options)
+        self._price = prices_of_stored_calls()
         self._segments = Segments()  # a run that paused goes on in another trace
         self._assembler = TraceAssembler(Bounds(max_spans=options.max_spans))
         self._spans = self._traces = self._cut = self._errors = 0
@@ -93,6 +91,16 @@ class Reading:
         if self._errors and not self._spans:
             raise CommandError("cannot read any of the input", EXIT_UNREADABLE)
 
+    def records(self) -> Iterator[RunRecord]:
+        """The runs of the traces, as these become whole.
+
+        Raises:
+            CommandError: As :meth:`traces`.
+        """
+        for judged in self.traces():
+            for replayed in judged.runs:
+                yield record_of(replayed, judged.trace_id)
+
     def _assembled(self, on_progress: OnProgress) -> Iterator[Trace]:
         for location in self._locations:
             for span in self._read(location, on_progress):
@@ -115,43 +123,21 @@ class Reading:
             print("otel-loopeval: more that cannot be read is skipped silently", file=sys.stderr)  # noqa: T201
 
     def _judge(self, trace: Trace) -> list[Replayed]:
-        runs = replay(trace.spans, Tracker(self._policy, price=self._price, segments=self._segments))
-        if trace.cut:
-            runs = [_incomplete(replayed) for replayed in runs]
+        tracker = Tracker(self._policy, price=self._price, segments=self._segments)
+        runs = replay_trace(trace.spans, tracker, cut=trace.cut)
         if self._agent is not None:
             runs = [replayed for replayed in runs if replayed.run.agent == self._agent]
-        runs.sort(key=lambda replayed: (replayed.run.started_ns, replayed.run.parent is not None))
         return runs
 
 
-def _incomplete(replayed: Replayed) -> Replayed:
-    """A run of which spans are missing: what is there may tell of it, but does not judge it."""
-    verdict = replayed.verdict._replace(outcome=semconv.OUTCOME_INCOMPLETE, decided=False, reasons=())
-    return replayed._replace(verdict=verdict)
-
-
-def _policy(options: argparse.Namespace) -> Policy:
+def policy_of(options: argparse.Namespace) -> Policy:
+    """What the options say is healthy, where a run does not say itself."""
     given = {
         name: value
         for name in ("threshold", "max_wasted_iterations", "token_budget")
         if (value := getattr(options, name)) is not None
     }
     return Policy(**given)
-
-
-def _price() -> Price | None:
-    """Tells what a call cost, with the extra ``[cost]``; whatever a file says, it does not raise."""
-    known = known_prices()
-    if known is None:
-        return None
-
-    def price(usage: Usage, ended_ns: int) -> float | None:
-        try:
-            return known(usage, ended_ns)
-        except Exception:  # noqa: BLE001 - a model, a number or a time that the list cannot take
-            return None
-
-    return price
 
 
 @contextmanager

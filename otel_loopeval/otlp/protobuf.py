@@ -9,7 +9,8 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import BytesValue
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
 
 from otel_loopeval.otlp.decoding import SPAN_ID_BYTES, STATUS_ERROR, TRACE_ID_BYTES
@@ -65,6 +66,48 @@ def read_resource_spans(data: bytes) -> list[SpanData]:
     except DecodeError:
         raise Misfit("an OTLP protobuf ResourceSpans", data) from None
     return _resource_spans(resource_spans)
+
+
+def read_span(data: bytes, scope: str, resource: Mapping[str, Any]) -> SpanData:
+    """One ``Span``.
+
+    Args:
+        data: The message.
+        scope: Name of its instrumentation scope.
+        resource: Attributes of what emitted it.
+
+    Raises:
+        Misfit: It is none.
+    """
+    try:
+        span = Span.FromString(data)
+    except DecodeError:
+        raise Misfit("an OTLP protobuf Span", data) from None
+    return _span(span, scope, resource)
+
+
+def read_resource(data: bytes) -> dict[str, Any]:
+    """The attributes of one ``Resource``.
+
+    Raises:
+        Misfit: It is none.
+    """
+    try:
+        return _attributes(Resource.FromString(data).attributes)
+    except DecodeError:
+        raise Misfit("an OTLP protobuf Resource", data) from None
+
+
+def read_scope_name(data: bytes) -> str:
+    """The name of one ``InstrumentationScope``.
+
+    Raises:
+        Misfit: It is none.
+    """
+    try:
+        return InstrumentationScope.FromString(data).name
+    except DecodeError:
+        raise Misfit("an OTLP protobuf InstrumentationScope", data) from None
 
 
 def _resource_spans(found: ResourceSpans) -> list[SpanData]:

@@ -45,7 +45,8 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
     Returns:
         The runs with their verdicts and roots, in the order in which they ended.
     """
-    spans = list(spans)
+    # A verdict's span repeats what it was found out from.
+    spans = [span for span in spans if span.name != semconv.SPAN_VERDICT]
     telling = {span.trace_id for span in spans if _tells(span)}
     if not telling:
         return []
@@ -90,6 +91,30 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
 def _tells(span: SpanData) -> bool:
     """Whether a span may tell of a loop or an agent: where none of a trace does, there is no run in it."""
     return span.name.startswith(own.NAME_PREFIXES) or may_have_kind(span.name, span.scope, span.attributes)
+
+
+def replay_trace(spans: Iterable[SpanData], tracker: Tracker, *, cut: bool = False) -> list[Replayed]:
+    """Judge the runs in the stored spans of one trace.
+
+    Args:
+        spans: Its spans; a repeated span id counts once.
+        tracker: A tracker of the replay's own.
+        cut: Whether spans of the trace are missing: then all of its runs are ``incomplete``, since what is
+            there may tell of them, but does not judge them.
+
+    Returns:
+        The runs with their verdicts and roots, in the order in which they began.
+    """
+    runs = replay(spans, tracker)
+    if cut:
+        runs = [_incomplete(replayed) for replayed in runs]
+    runs.sort(key=lambda replayed: (replayed.run.started_ns, replayed.run.parent is not None))
+    return runs
+
+
+def _incomplete(replayed: Replayed) -> Replayed:
+    verdict = replayed.verdict._replace(outcome=semconv.OUTCOME_INCOMPLETE, decided=False, reasons=())
+    return replayed._replace(verdict=verdict)
 
 
 def _replayed(endings: list[Ending], root: SpanData | None) -> list[Replayed]:

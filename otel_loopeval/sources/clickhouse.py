@@ -158,7 +158,7 @@ def _spans(lines: Iterable[bytes], source: str, report: Reporter) -> Iterator[Sp
         if not line.strip():
             continue
         try:
-            yield _span(_row(line), resources)
+            yield span_of_row(_row(line), resources)
         except Misfit as misfit:
             report(SourceError(source, f"row {number}", str(misfit)))
         if len(resources) > _MAX_RESOURCES:
@@ -174,7 +174,16 @@ def _row(line: bytes) -> dict[str, Any]:
         raise Misfit("a row of JSON", line) from None
 
 
-def _span(row: dict[str, Any], resources: dict[str, dict[str, Any]]) -> SpanData:
+def span_of_row(row: dict[str, Any], resources: dict[str, dict[str, Any]]) -> SpanData:
+    """The span of a row.
+
+    Args:
+        row: The row, with the names that :func:`sql` gives its columns.
+        resources: The resources of earlier rows, for equal ones to be one mapping.
+
+    Raises:
+        Misfit: It is no span.
+    """
     start_ns = read_field(row, "Start", read_time)
     service = read_field(row, "ServiceName", read_text)
     resource = read_field(row, "ResourceAttributes", _attributes)

@@ -19,6 +19,7 @@ def test_every_example_has_a_test_and_a_line_in_the_list() -> None:
         "hand_written_loop.py",
         "praisonai_tour.py",
         "praisonai_zero_code.py",
+        "spark_fleet.py",
         "stop_on_doom_loop.py",
     }
     listed = (EXAMPLES / "README.md").read_text()

@@ -113,10 +113,23 @@ MORE_ATTRIBUTES = {
     "loopeval.judge_tokens": ("gen_ai.token.type",),
     "loopeval.tracker.evicted_runs": ("loopeval.reason",),
     "loopeval.tracker.errors": ("loopeval.reason",),
+    "loopeval.serve.dropped": ("loopeval.reason",),
+    "loopeval.serve.traces_closed": ("loopeval.reason",),
+    "loopeval.serve.requests": ("loopeval.serve.signal", "loopeval.serve.status", "loopeval.serve.tenant"),
 }
+SERVE_GAUGES = {"loopeval.serve.held", "loopeval.serve.traces_open"}
+"""Metrics of ``serve`` that are no counters."""
 """What single metrics carry beside them."""
 
-NOT_OF_A_RUN = {"loopeval.tracker.evicted_runs", "loopeval.tracker.errors"}
+NOT_OF_A_RUN = {
+    "loopeval.tracker.evicted_runs",
+    "loopeval.tracker.errors",
+    *(
+        metric.name
+        for metric in vars(semconv).values()
+        if isinstance(metric, semconv.Metric) and metric.name.startswith("loopeval.serve.")
+    ),
+}
 """Metrics without the attributes of a run."""
 
 
@@ -161,7 +174,7 @@ def read() -> Iterator[str]:
 def attributes() -> Iterator[tuple[str, str, str]]:
     """Section, name and description of each attribute, in order."""
     for section, constant, value, description in documented():
-        if value.startswith(_OURS) and not constant.startswith("EVENT_"):
+        if value.startswith(_OURS) and not constant.startswith(("EVENT_", "SPAN_")):
             yield section, value, description
 
 
@@ -190,6 +203,10 @@ def instruments() -> dict[str, tuple[str, tuple[float, ...]]]:
     """Kind and bucket boundaries of every instrument, by name."""
     meter = _Listing()
     Instruments(meter, list, iteration_metrics=True)
+    # Those of ``serve`` are made with Prometheus' client.
+    for metric in metrics():
+        if metric.name.startswith("loopeval.serve."):
+            meter.instruments[metric.name] = "gauge" if metric.name in SERVE_GAUGES else "counter", ()
     return meter.instruments
 
 
@@ -203,7 +220,7 @@ def table() -> str:
     lines: list[str] = ["### Spans and events", "", "| name | what it is |", "|---|---|"]
     for _, constant, value, description in documented():
         if constant.startswith("SPAN_"):
-            root = "" if constant in ("SPAN_ITERATION", "SPAN_EVALUATE") else " {agent}"
+            root = "" if constant in ("SPAN_ITERATION", "SPAN_EVALUATE", "SPAN_VERDICT") else " {agent}"
             lines.append(f"| span `{value}{root}` | {description} |")
         elif constant.startswith("EVENT_"):
             lines.append(f"| event `{value}` | {description} |")

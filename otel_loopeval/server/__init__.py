@@ -1,0 +1,1 @@
+"""``otel-loopeval serve``: OTLP in, loop health out, forwarded unchanged. The extra ``[server]``."""

@@ -1,0 +1,262 @@
+"""The page as an ASGI application: the list of runs, and each run."""
+
+import base64
+import binascii
+import hmac
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from otel_loopeval.reports import words
+from otel_loopeval.server.page import formats
+from otel_loopeval.server.page.listing import WINDOWS, capped, columns, read_asked, rows, tabs
+from otel_loopeval.server.page.options import PageOptions
+from otel_loopeval.server.page.timeline import timeline
+from otel_loopeval.server.store import Store
+from otel_loopeval.server.store_schema import StoreError
+from otel_loopeval.version import __version__
+
+_FOLDER: Final = Path(__file__).parent
+_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_POLICY: Final = (
+    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_HEADERS: Final = (
+    (
+        b"content-security-policy",
+        _POLICY,
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_log = logging.getLogger(__name__)
+
+
+def page_app(
+    store: Store | None, options: PageOptions | None = None, *, clock: Callable[[], int] = time.time_ns
+) -> ASGIApp:
+    """The page as an ASGI application; it answers for any path.
+
+    Args:
+        store: Where the runs are; None for a page that tells that nothing is kept.
+        options: What the page is told.
+        clock: The time in nanoseconds since the epoch.
+    """
+    options = options or PageOptions()
+    site = _Site(store, options, clock)
+    app = Starlette(
+        routes=[
+            Route("/", site.list),
+            Route("/live", site.live),
+            Route("/runs/{key}", site.run),
+            Route("/static/{name}", site.static),
+        ],
+        exception_handlers={
+            404: site.not_found,
+            HTTPException: site.other_failure,
+            StoreError: site.store_failure,
+            Exception: site.failure,
+        },
+    )
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        await _guarded(app, options, scope, receive, send)
+
+    return guarded
+
+
+async def _guarded(app: ASGIApp, options: PageOptions, scope: Scope, receive: Receive, send: Send) -> None:
+    """Let in who may come in, and send the headers that keep the page to itself."""
+    if scope["type"] != "http":
+        await app(scope, receive, send)
+        return
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *_HEADERS]
+        await send(message)
+
+    headers = Headers(scope=scope)
+    if options.hosts is not None and _host(headers.get("host", "")) not in options.hosts:
+        refusal = PlainTextResponse("the page is not served under this name\n", 421)
+        await refusal(scope, receive, send_with_headers)
+        return
+    if options.tokens and not _is_known(headers.get("authorization", ""), options.tokens):
+        refusal = PlainTextResponse(
+            "a token is needed, as the password\n",
+            401,
+            {"www-authenticate": 'Basic realm="otel-loopeval", charset="UTF-8"'},
+        )
+        await refusal(scope, receive, send_with_headers)
+        return
+    await app(scope, receive, send_with_headers)
+
+
+def _host(header: str) -> str:
+    name, colon, port = header.lower().rpartition(":")
+    return name if colon and port.isdecimal() else header.lower()
+
+
+def _is_known(authorization: str, tokens: frozenset[str]) -> bool:
+    scheme, _, given = authorization.partition(" ")
+    given = given.strip()
+    if scheme.lower() == "basic":
+        try:
+            given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    # Each is compared, and in the same time, so that no time tells how near a guess is.
+    return sum([hmac.compare_digest(given.encode(), token.encode()) for token in tokens]) > 0
+
+
+class _Site:
+    """The pages. Methods that read the store are called in threads."""
+
+    def __init__(self, store: Store | None, options: PageOptions, clock: Callable[[], int]) -> None:
+        self._store = store
+        self._options = options
+        self._clock = clock
+        self._templates = Environment(
+            loader=FileSystemLoader(_FOLDER / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        known: dict[str, Any] = self._templates.globals  # pyright: ignore[reportAssignmentType] - its own only
+        known.update(
+            duration=formats.duration,
+            number=formats.number,
+            usd=formats.usd,
+            moment=formats.moment,
+            machine_moment=formats.machine_moment,
+            why=words.why,
+            verdict_word=words.verdict,
+            version=__version__,
+        )
+        self._static = {
+            path.name: path.read_bytes() for path in (_FOLDER / "static").iterdir() if path.suffix in _TYPES
+        }
+        # A number of its own for each start of the server, so that its tags are no earlier server's.
+        self._started = clock()
+
+    def list(self, request: Request) -> Response:
+        """The list of runs."""
+        return self._page("list.html", **self._listing(request))
+
+    def live(self, request: Request) -> Response:
+        """What changes in the list; nothing where it is the same as the script has."""
+        changes = None if self._store is None else self._store.changes
+        tag = f'"{self._started:x}-{changes}"'
+        if request.headers.get("if-none-match") == tag and not read_asked(request.query_params).window:
+            return Response(status_code=304, headers={"etag": tag})
+        # The tag is older than what is read after it: at worst the same comes twice.
+        return self._page("_runs.html", headers={"etag": tag}, **self._listing(request))
+
+    def run(self, request: Request) -> Response:
+        """One run."""
+        found = None if self._store is None else self._store.run(request.path_params["key"])
+        if self._store is None or found is None:
+            raise HTTPException(404)
+        run, detail = found
+        shown = timeline(run, detail)
+        record = run.record
+        end_ns = shown.started_ns + int((record.duration_s or 0) * 1e9)
+        return self._page(
+            "run.html",
+            run=run,
+            record=record,
+            detail=detail,
+            shown=shown,
+            siblings=self._store.siblings(run),
+            links=[]
+            if record.trace_id is None
+            else self._options.trace_links(
+                trace_id=record.trace_id,
+                span_id=record.span_id or "",
+                start_ns=shown.started_ns,
+                end_ns=end_ns,
+            ),
+        )
+
+    def static(self, request: Request) -> Response:
+        """The stylesheet, the script and the icon."""
+        name = request.path_params["name"]
+        if name not in self._static:
+            raise HTTPException(404)
+        return Response(
+            self._static[name],
+            media_type=_TYPES[Path(name).suffix],
+            headers={"cache-control": "max-age=31536000, immutable"},  # its address has the version
+        )
+
+    def not_found(self, _request: Request, _error: Exception) -> Response:
+        """No such page."""
+        return self._message(404, "Not found", "There is no such page, or the run is no longer kept.")
+
+    def other_failure(self, _request: Request, error: Exception) -> Response:
+        """A method that is not allowed, and the like."""
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        return self._message(status, "This does not work", "The page cannot be asked for in this way.")
+
+    def store_failure(self, _request: Request, error: Exception) -> Response:
+        """The store fails."""
+        return self._message(503, "The store fails", str(error))
+
+    def failure(self, request: Request, _error: Exception) -> Response:
+        """An error of ours; the server that is around this logs it."""
+        _log.error("page %s fails", request.url.path)
+        return self._message(500, "Something went wrong", "The log of the server tells what it was.")
+
+    def _listing(self, request: Request) -> dict[str, Any]:
+        asked = read_asked(request.query_params)
+        store = self._store
+        if store is None:
+            return {"store": None, "asked": asked}
+        chosen = asked.filter(self._clock())
+        page = store.runs(chosen, asked.cursor)
+        return {
+            "store": store,
+            "asked": asked,
+            "at": asked.at,
+            "page": page,
+            "rows": rows(page),
+            "has": columns(page),
+            "tabs": tabs(asked, store.counts(chosen)),
+            "total": capped(page.total),
+            "choices": store.choices(),
+            "windows": WINDOWS,
+            "trouble": store.trouble,
+        }
+
+    def _page(
+        self, template: str, status: int = 200, headers: dict[str, str] | None = None, **more: Any
+    ) -> Response:
+        text = self._templates.get_template(template).render(**more)
+        # Half of a surrogate pair may come in JSON, and goes nowhere.
+        return Response(
+            text.encode("utf-8", "replace"),
+            status,
+            {"cache-control": "no-store", **(headers or {})},
+            "text/html; charset=utf-8",
+        )
+
+    def _message(self, status: int, heading: str, text: str) -> Response:
+        return self._page("message.html", status, heading=heading, text=text)

@@ -1,0 +1,210 @@
+"""One run as its page shows it: iterations along time, with what happened in each."""
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Final
+
+from otel_loopeval import semconv
+from otel_loopeval.health.guards import GuardEvent
+from otel_loopeval.runs.dialects import own
+from otel_loopeval.server.page.charts import Curve, curve
+from otel_loopeval.server.page.steps import Repeat, Step, numbered, repeats_in, steps_of
+from otel_loopeval.server.store_rows import RunDetail, StoredIteration, StoredRun
+
+_AT_EACH_END: Final = 100
+"""Iterations that a page shows from a run's beginning and from its end, if there are many."""
+_MOST_STEPS: Final = 60
+"""Steps of one iteration that a page shows."""
+_FEW: Final = 12
+"""Iterations up to which all of them are unfolded."""
+_STRIP: Final = 1000.0
+_MOST_BLOCKS: Final = 300
+_NARROWEST: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """An iteration on the strip of time, from 0 to 1000.
+
+    Attributes:
+        x: Where it begins.
+        width: How wide it is.
+        state: ``"wasted"``, ``"met"`` or ``"plain"``.
+        title: It in words.
+    """
+
+    x: float
+    width: float
+    state: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """An iteration with what happened in it.
+
+    Attributes:
+        iteration: The iteration.
+        state: ``"wasted"``, ``"met"`` (the threshold, for the first time) or ``"plain"``.
+        delta: Change of the score since the one before; None where one of them has none.
+        offset_s: Seconds from the run's start to its own.
+        duration_s: Seconds that it took.
+        steps: Its steps; of very many, the first.
+        more_steps: How many more there are.
+        guard_events: Guard events in it.
+        unfolded: Whether its steps show at once.
+    """
+
+    iteration: StoredIteration
+    state: str
+    delta: float | None
+    offset_s: float
+    duration_s: float
+    steps: tuple[Step, ...]
+    more_steps: int
+    guard_events: tuple[GuardEvent, ...]
+    unfolded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A run along time.
+
+    Attributes:
+        parts: Its iterations; of many, those at both ends.
+        left_out: How many iterations are left out after the first hundred.
+        blocks: All of them on the strip; of very many, neighbours together.
+        alarms: Where guard events are on the strip, and what they were.
+        guard_events: All guard events, by time.
+        before: Steps before the first iteration.
+        curve: Its scores; None where it has none.
+        repeats: Its tool calls that repeat.
+        started_ns: When it began, in nanoseconds since the epoch.
+    """
+
+    parts: tuple[Part, ...]
+    left_out: int
+    blocks: tuple[Block, ...]
+    alarms: tuple[Block, ...]
+    guard_events: tuple[GuardEvent, ...]
+    before: tuple[Step, ...]
+    curve: Curve | None
+    repeats: tuple[Repeat, ...]
+    started_ns: int
+
+
+def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
+    """A run along time."""
+    record = run.record
+    iterations = sorted(detail.iterations, key=attrgetter("number"))
+    by_start = sorted((iteration.started_ns, iteration.number) for iteration in iterations)
+    steps = numbered(steps_of(detail.spans), by_start)
+    grouped: defaultdict[int | None, list[Step]] = defaultdict(list)
+    for step in steps:
+        grouped[step.iteration].append(step)
+    alarms: defaultdict[int | None, list[GuardEvent]] = defaultdict(list)
+    for event in detail.guard_events:
+        alarms[_iteration_of(event, by_start)].append(event)
+    started_ns, ended_ns = _extent(detail, iterations, record.duration_s)
+    ends = _ends(detail, by_start, ended_ns)
+    first_met = record.iterations_to_success if _converges(run) else None
+
+    parts: list[Part] = []
+    previous: float | None = None
+    for iteration in iterations:
+        inside, events = grouped[iteration.number], alarms[iteration.number]
+        parts.append(
+            Part(
+                iteration=iteration,
+                state="wasted" if iteration.wasted else "met" if iteration.number == first_met else "plain",
+                delta=None if previous is None or iteration.score is None else iteration.score - previous,
+                offset_s=max(iteration.started_ns - started_ns, 0) / 1e9,
+                duration_s=max(ends[iteration.number] - iteration.started_ns, 0) / 1e9,
+                steps=tuple(inside[:_MOST_STEPS]),
+                more_steps=max(len(inside) - _MOST_STEPS, 0),
+                guard_events=tuple(events),
+                unfolded=len(iterations) <= _FEW or bool(events),
+            )
+        )
+        previous = iteration.score
+    left_out = max(len(parts) - 2 * _AT_EACH_END, 0)
+    span_ns = max(ended_ns - started_ns, 1)
+    return Timeline(
+        parts=tuple(parts if not left_out else [*parts[:_AT_EACH_END], *parts[-_AT_EACH_END:]]),
+        left_out=left_out,
+        blocks=_merged([_block(part, span_ns / 1e9) for part in parts]),
+        alarms=tuple(
+            Block(_share(event.time_ns - started_ns, span_ns), 0, "alarm", event.kind)
+            for event in detail.guard_events
+            if event.time_ns is not None
+        ),
+        guard_events=tuple(sorted(detail.guard_events, key=lambda event: event.time_ns or 0)),
+        before=tuple(grouped[None][:_MOST_STEPS]),
+        curve=curve([(i.number, i.score) for i in iterations], record.threshold),
+        repeats=tuple(repeats_in(steps)),
+        started_ns=started_ns,
+    )
+
+
+def _converges(run: StoredRun) -> bool:
+    return run.record.mode == semconv.MODE_OPTIMIZE and run.record.converged is True
+
+
+def _extent(
+    detail: RunDetail, iterations: Sequence[StoredIteration], duration_s: float | None
+) -> tuple[int, int]:
+    """When the run began and ended."""
+    starts = [span.start_ns for span in detail.spans] + [i.started_ns for i in iterations]
+    if not starts:
+        return 0, 0
+    started = min(starts)
+    ends = [span.end_ns for span in detail.spans] or [started + int((duration_s or 0) * 1e9)]
+    return started, max(*ends, started)
+
+
+def _ends(detail: RunDetail, by_start: Sequence[tuple[int, int]], ended_ns: int) -> dict[int, int]:
+    """When each iteration ended: as its span tells, else as the next one began."""
+    ends = {
+        number: by_start[position + 1][0] if position + 1 < len(by_start) else ended_ns
+        for position, (_, number) in enumerate(by_start)
+    }
+    for span in detail.spans:
+        number = span.attributes.get(semconv.ITERATION_NUMBER)
+        if own.is_iteration(span.name) and isinstance(number, int) and number in ends:
+            ends[number] = span.end_ns
+    return ends
+
+
+def _iteration_of(event: GuardEvent, by_start: Sequence[tuple[int, int]]) -> int | None:
+    if event.iteration is not None or event.time_ns is None:
+        return event.iteration
+    position = bisect_right(by_start, event.time_ns, key=itemgetter(0))
+    return by_start[position - 1][1] if position else None
+
+
+def _block(part: Part, span_s: float) -> Block:
+    x = _share(part.offset_s, span_s)
+    width = min(max(_share(part.duration_s, span_s) - 1.0, _NARROWEST), _STRIP - x + _NARROWEST)
+    words = {"wasted": ", wasted", "met": ", threshold met"}.get(part.state, "")
+    return Block(x, round(width, 1), part.state, f"iteration {part.iteration.number}{words}")
+
+
+def _merged(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """Neighbours in the same state as one, where there are more than could be told apart."""
+    if len(blocks) <= _MOST_BLOCKS:
+        return tuple(blocks)
+    merged: list[Block] = []
+    for state, group in groupby(blocks, attrgetter("state")):
+        same = list(group)
+        first, last = same[0], same[-1]
+        title = first.title if first is last else f"{first.title} to {last.title}"
+        merged.append(Block(first.x, round(last.x + last.width - first.x, 1), state, title))
+    return tuple(merged[:_MOST_BLOCKS])
+
+
+def _share(part: float, whole: float) -> float:
+    return round(min(max(part / whole, 0.0), 1.0) * _STRIP, 1)

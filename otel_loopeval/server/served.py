@@ -1,0 +1,71 @@
+"""What the receiving side hands on: runs with their verdicts, and what it needs of a store."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from otel_loopeval.runs.reconstruct import Replayed
+from otel_loopeval.runs.run import LoopRun
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.runs.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class ServedRun:
+    """A run that is over, or of which no more is expected.
+
+    Attributes:
+        run: The run.
+        verdict: What it amounts to.
+        root: The span that is its root; None where that is missing.
+        spans: The spans of its trace that tell of agents, models or tools, and those around them.
+        trace_id: 128-bit id of its trace.
+        service: ``service.name`` of what ran it, empty where unknown.
+        environment: ``deployment.environment.name`` of what ran it, empty where unknown.
+        complete: Whether nothing of it is missing, as far as one can know.
+        closed_ns: When it was closed here, in nanoseconds since the epoch.
+    """
+
+    run: LoopRun
+    verdict: Verdict
+    root: SpanData | None
+    spans: tuple[SpanData, ...]
+    trace_id: int
+    service: str
+    environment: str
+    complete: bool
+    closed_ns: int
+
+    @property
+    def replayed(self) -> Replayed:
+        """The run as reports take it."""
+        return Replayed(self.run, self.verdict, self.root)
+
+
+class RunStore(Protocol):
+    """What keeps spans of open runs, and runs that are over. Thread-safe; no method blocks."""
+
+    def put_spans(self, spans: Sequence[SpanData]) -> "Future[None]":
+        """Keep spans of a run that may go on. The future is done once they are safely on disk."""
+        ...
+
+    def put_run(self, run: ServedRun) -> "Future[None]":
+        """Keep a run that is over."""
+        ...
+
+    def close_trace(self, trace_id: int) -> "Future[None]":
+        """A trace is closed: :meth:`open_spans` tells of its spans no more."""
+        ...
+
+    def open_spans(self) -> Iterable[SpanData]:
+        """The spans of all traces that are not closed, as after a crash."""
+        ...
+
+    def closed_roots(self, since_ns: int) -> list[tuple[int, int]]:
+        """Trace and span ids of the roots of runs that were closed at a time (nanoseconds) or later."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left and close the files."""
+        ...

@@ -1,0 +1,208 @@
+"""The server as a whole: its protocols, its clock, its end."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import uvicorn
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from otel_loopeval.runs.usage import Price
+from otel_loopeval.server import grpc_intake
+from otel_loopeval.server.connections import Connections, connection_class
+from otel_loopeval.server.core import Core
+from otel_loopeval.server.options import Address, ServeOptions
+from otel_loopeval.server.receiving import App, Receiver
+from otel_loopeval.server.self_metrics import SelfMetrics
+from otel_loopeval.server.served import RunStore
+
+_TICK_S: Final = 0.5
+_DRAIN_S: Final = 10
+_BACKLOG: Final = 2_048
+
+_log = logging.getLogger("otel_loopeval.serve")
+
+
+class Listening(NamedTuple):
+    """Where the server listens.
+
+    Attributes:
+        http: For HTTP.
+        grpc: For gRPC; None if it does not.
+        tls: Whether with TLS.
+    """
+
+    http: Address
+    grpc: Address | None
+    tls: bool
+
+
+class Server:
+    """The server.
+
+    Args:
+        options: What to do.
+        store: Where runs go; None for nowhere. It is closed at the end.
+        page: What answers requests for anything but OTLP and metrics.
+        price: Tells what a model call cost.
+        on_ready: Called with where it listens, once it does.
+
+    Attributes:
+        core: What does the work.
+    """
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        *,
+        store: RunStore | None = None,
+        page: App | None = None,
+        price: Price | None = None,
+        on_ready: Callable[[Listening], object] | None = None,
+    ) -> None:
+        self.core = Core(options, store, price)
+        self.core.registry.register(SelfMetrics(self.core))
+        self._options = options
+        self._store = store
+        self._page = page
+        self._on_ready = on_ready
+        self._ready = False
+        self._stop = asyncio.Event()
+
+    def stop(self) -> None:
+        """Ask it to end. From its own loop."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until :meth:`stop`, SIGTERM or SIGINT; what is open is judged at the end.
+
+        Raises:
+            OSError: An address cannot be had.
+        """
+        options = self._options
+        loop = asyncio.get_running_loop()
+        listener = _listen(options.http)
+        host, port = listener.getsockname()[:2]
+        connections = Connections(self.core)
+        config = uvicorn.Config(
+            Receiver(self.core, ready=lambda: self._ready, metrics=self._metrics, page=self._page),
+            http=connection_class(connections),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=int(options.request_s) or 1,
+            timeout_graceful_shutdown=_DRAIN_S,
+            backlog=_BACKLOG,
+            ssl_certfile=options.tls.certificate if options.tls else None,
+            ssl_keyfile=options.tls.key if options.tls else None,
+        )
+        web = _Web(config)
+        grpc_server = None
+        grpc_address: Address | None = None
+        if options.grpc is not None:
+            grpc_server, grpc_port = await grpc_intake.start(self.core, options.grpc, options.tls)
+            grpc_address = Address(options.grpc.host, grpc_port)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(
+                NotImplementedError, RuntimeError, ValueError
+            ):  # no main thread, Windows
+                loop.add_signal_handler(number, self.stop)
+        serving = asyncio.create_task(web.serve(sockets=[listener]))
+        ticking = asyncio.create_task(self._tick(connections))
+        while not web.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.01)
+        # What is there by now stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        self._ready = web.started
+        if self._on_ready is not None and self._ready:
+            self._on_ready(Listening(Address(host, port), grpc_address, options.tls is not None))
+        stopping = asyncio.create_task(self._stop.wait())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        self._ready = False
+        self.core.draining = True
+        web.should_exit = True
+        if grpc_server is not None:
+            await grpc_server.stop(grace=_DRAIN_S)
+        with contextlib.suppress(SystemExit):
+            await serving
+        ticking.cancel()
+        await self.core.finish()
+        if self._store is not None:
+            await asyncio.to_thread(self._store.close)
+        listener.close()
+
+    def _metrics(self) -> tuple[bytes, bytes]:
+        return generate_latest(self.core.registry), CONTENT_TYPE_LATEST.encode()
+
+    async def _tick(self, connections: Connections) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            try:
+                await self.core.tick()
+                connections.close_stuck()
+            except Exception:  # noqa: BLE001 - the clock goes on, whatever it was
+                _log.exception("this should not have happened; going on")
+
+
+class _Web(uvicorn.Server):
+    """uvicorn without its signal handlers: ours do more."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        """See :class:`uvicorn.Server`."""
+        yield
+
+
+def _listen(address: Address) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        family, kind, protocol, _, where = found[0]
+        listener = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise OSError(f"cannot listen on {address}: {error.strerror or error}") from None
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(where)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OSError(f"cannot listen on {address}: {error.strerror or error}") from None
+    return listener
+
+
+def serve(options: ServeOptions, **parts: Any) -> None:
+    """Run a :class:`Server` with its options and parts, in the quickest event loop there is.
+
+    Raises:
+        OSError: An address cannot be had.
+    """
+
+    async def main() -> None:
+        await Server(options, **parts).run()
+
+    try:
+        import uvloop  # noqa: PLC0415 - there is none for Windows
+    except ImportError:
+        asyncio.run(main())
+        return
+    if sys.version_info >= (3, 11):
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+    else:
+        uvloop.install()
+        asyncio.run(main())

@@ -1,0 +1,220 @@
+"""What the store keeps of a run: the record of it for lists, and the details that its page shows."""
+
+import json
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from otel_loopeval import semconv
+from otel_loopeval.health.guards import GuardEvent
+from otel_loopeval.health.wire import encodable
+from otel_loopeval.otlp import read_lines, trace_line
+from otel_loopeval.reports import RunRecord, record_of
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.server.served import ServedRun
+
+COLUMNS: Final = (
+    "key",
+    "trace_id",
+    "root_id",
+    "agent",
+    "service",
+    "environment",
+    "passed",
+    "doom_loop",
+    "complete",
+    "closed_ns",
+    "record",
+)
+"""The columns of the table of runs but for ``seq``."""
+_GUARD_FIELDS: Final = (
+    "kind",
+    "doom_loop",
+    "source",
+    "action",
+    "tool",
+    "count",
+    "iteration",
+    "rule",
+    "agent",
+    "reason",
+    "time_ns",
+)
+_guard_values = attrgetter(*_GUARD_FIELDS)
+# json.dumps() would make an encoder for each call.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
+_TUPLES: Final = ("reasons", "scores", "doom_loop_kinds")
+_MAX_SPANS: Final = 20_000
+"""Spans of one run that are kept for its page: the first and the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIteration:
+    """An iteration of a stored run.
+
+    Attributes:
+        number: Its number, from 1.
+        started_ns: When it began, in nanoseconds since the epoch.
+        score: Its score, or None.
+        tokens: Input plus output tokens of its model calls; None where there were none.
+        cost_usd: What they cost; None where it is unknown.
+        wasted: Whether it was wasted.
+    """
+
+    number: int
+    started_ns: int
+    score: float | None
+    tokens: int | None
+    cost_usd: float | None
+    wasted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run as lists show it.
+
+    Attributes:
+        key: Identifies it in the store, and in the address of its page.
+        record: What reports tell of it.
+        service: Service that ran it; empty where it is unknown.
+        environment: Deployment environment of the service; empty where it is unknown.
+        complete: Whether all of its spans came.
+        closed_ns: When it was judged, in nanoseconds since the epoch.
+    """
+
+    key: str
+    record: RunRecord
+    service: str
+    environment: str
+    complete: bool
+    closed_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetail:
+    """What only the page of a run shows.
+
+    Attributes:
+        iterations: Its iterations, in order; of very many, not the middle.
+        guard_events: Its guard events, in order; of very many, the first.
+        spans: The spans that tell of it; of very many, the first and the last.
+        left_out: How many spans are not kept.
+    """
+
+    iterations: tuple[StoredIteration, ...]
+    guard_events: tuple[GuardEvent, ...]
+    spans: tuple[SpanData, ...]
+    left_out: int
+
+
+def key_of(served: ServedRun) -> str:
+    """What identifies a run: the same each time that the same spans come."""
+    root = served.root
+    # Of a trace whose root is missing, several parts may be runs.
+    last = f"{served.run.started_ns:x}-part" if root is None else f"{root.span_id:016x}"
+    return f"{served.trace_id:032x}-{last}"
+
+
+def row_of(served: ServedRun) -> tuple[Any, ...]:
+    """The values of a run for :data:`COLUMNS`."""
+    record = record_of(served.replayed, served.trace_id)
+    root = served.root
+    return (
+        key_of(served),
+        served.trace_id.to_bytes(16, "big"),
+        None if root is None else root.span_id.to_bytes(8, "big"),
+        record.agent,
+        encodable(served.service),
+        encodable(served.environment),
+        record.passed,
+        record.doom_loop_fired,
+        served.complete,
+        served.closed_ns,
+        _json(record.to_dict()),
+    )
+
+
+def run_of(key: str, service: str, environment: str, complete: int, closed_ns: int, record: str) -> StoredRun:
+    """A run out of its columns."""
+    fields = json.loads(record)
+    for name in _TUPLES:
+        fields[name] = tuple(fields[name])
+    return StoredRun(key, RunRecord(**fields), service, environment, bool(complete), closed_ns)
+
+
+def packed_detail(served: ServedRun) -> bytes:
+    """The details of a run, as bytes."""
+    spans: Sequence[SpanData] = served.spans if served.root is None else _inside(served.root, served.spans)
+    left_out = max(len(spans) - _MAX_SPANS, 0)
+    if left_out:
+        half = _MAX_SPANS // 2
+        spans = [*spans[:half], *spans[-half:]]
+    detail = {
+        "iterations": [
+            [i.number, i.started_ns, i.score, i.tokens, i.cost_usd, i.wasted] for i in _iterations(served)
+        ],
+        "guard_events": [_guard_values(event) for event in served.run.guard_events],
+        "left_out": left_out,
+    }
+    return zlib.compress(f"{_json(detail)}\n{trace_line(spans)}\n".encode(), 1)
+
+
+def unpacked_detail(packed: bytes) -> RunDetail:
+    """The details of a run out of bytes.
+
+    Raises:
+        ValueError: They are damaged.
+    """
+    try:
+        first, _, lines = zlib.decompress(packed).partition(b"\n")
+        detail = json.loads(first)
+        return RunDetail(
+            iterations=tuple(StoredIteration(*values) for values in detail["iterations"]),
+            guard_events=tuple(
+                GuardEvent(**dict(zip(_GUARD_FIELDS, values, strict=True)))
+                for values in detail["guard_events"]
+            ),
+            spans=tuple(read_lines([lines])),
+            left_out=detail["left_out"],
+        )
+    except (zlib.error, TypeError, KeyError) as error:
+        raise ValueError(f"the details of a stored run are damaged: {error}") from error
+
+
+def _inside(root: SpanData, spans: Iterable[SpanData]) -> list[SpanData]:
+    """The root and what is inside it: the spans of a trace may be many runs' one after another."""
+    children: defaultdict[int | None, list[SpanData]] = defaultdict(list)
+    for span in spans:
+        children[span.parent_id].append(span)
+    found: dict[int, SpanData] = {root.span_id: root}
+    waiting = [root.span_id]
+    while waiting:
+        for span in children[waiting.pop()]:
+            if span.span_id not in found:  # broken input may have cycles
+                found[span.span_id] = span
+                waiting.append(span.span_id)
+    return sorted(found.values(), key=attrgetter("start_ns"))
+
+
+def _iterations(served: ServedRun) -> Iterable[StoredIteration]:
+    kept = sorted(served.run.iterations, key=attrgetter("number"))
+    by_turns = served.run.mode == semconv.MODE_AGENT
+    first_wasted = len(kept) - served.verdict.health.wasted_iterations
+    for position, iteration in enumerate(kept):
+        spending = iteration.spending
+        yield StoredIteration(
+            number=iteration.number,
+            started_ns=iteration.started_ns,
+            score=iteration.score if iteration.score is not None and math.isfinite(iteration.score) else None,
+            tokens=None if spending is None else spending.tokens,
+            cost_usd=None if spending is None else spending.cost_usd,
+            wasted=iteration.wasted if by_turns else position >= first_wasted,
+        )
+
+
+def _json(value: Any) -> str:
+    return _ENCODER.encode(value)

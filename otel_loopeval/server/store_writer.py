@@ -1,0 +1,237 @@
+"""The one thread that writes to the store: what waits for it is committed together."""
+
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from otel_loopeval.server.store_schema import StoreError, explained
+
+MAX_WAITING: Final = 200_000
+"""Spans that may wait for the writer; more are refused, so that the memory of a slow disk is bounded."""
+_MAX_TOGETHER: Final = 20_000
+"""Spans in one commit: a larger one would keep its senders waiting, and the write-ahead log growing."""
+_DELETED_AT_ONCE: Final = 500
+_FREED_AT_ONCE: Final = 2_000
+
+Write = Callable[[sqlite3.Connection], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What the store keeps.
+
+    Attributes:
+        max_age_s: Seconds after which a run goes.
+        max_bytes: Size of the file over which the oldest runs go.
+        every_s: Seconds from one look to the next.
+
+    Raises:
+        ValueError: One of them is not above 0.
+    """
+
+    max_age_s: float = 7 * 86_400.0
+    max_bytes: int = 2**30
+    every_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_age_s", "max_bytes", "every_s"):
+            value = getattr(self, name)
+            if not value > 0:
+                raise ValueError(f"{name} is {value!r}: it must be above 0")
+
+
+class Writer:
+    """Writes in the background, in the order of the calls.
+
+    Args:
+        connection: The connection that writes; the writer closes it at its end.
+        path: The file, for error messages.
+        retention: What is kept.
+        clock: The time in nanoseconds since the epoch.
+
+    Attributes:
+        trouble: Why the last commit failed; empty if it did not.
+        changes: How often runs were added or removed.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, retention: Retention, clock: Callable[[], int]
+    ) -> None:
+        self.trouble = ""
+        self.changes = 0
+        self._connection = connection
+        self._path = path
+        self._retention = retention
+        self._clock = clock
+        # Protects what waits, its weight and whether the end was asked for.
+        self._turn = threading.Condition()
+        self._waiting: deque[tuple[Write, int, Future[None]]] = deque()
+        self._weight = 0
+        self._ending = False
+        self._thread = threading.Thread(target=self._work, name="loopeval-store", daemon=True)
+        self._thread.start()
+
+    def submit(self, write: Write, weight: int = 1) -> "Future[None]":
+        """Have something written.
+
+        Args:
+            write: Writes it to the connection that it is given, inside a transaction. If it returns True,
+                the list of runs has changed.
+            weight: How many spans it is worth.
+
+        Returns:
+            Done once it is on the disk; its exception is a :class:`StoreError` where it is not.
+        """
+        future: Future[None] = Future()
+        with self._turn:
+            if self._ending:
+                refusal = "is closed"
+            elif self._weight + weight > MAX_WAITING and self._waiting:
+                refusal = f"is too slow: {self._weight:,} spans wait to be written"
+            else:
+                self._waiting.append((write, weight, future))
+                self._weight += weight
+                self._turn.notify()
+                return future
+        future.set_exception(StoreError(f"the store {str(self._path)!r} {refusal}"))
+        return future
+
+    def close(self) -> None:
+        """Write what waits, and end."""
+        with self._turn:
+            self._ending = True
+            self._turn.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        look_at = time.monotonic()
+        while True:
+            with self._turn:
+                self._turn.wait_for(
+                    lambda: self._waiting or self._ending, timeout=max(look_at - time.monotonic(), 0)
+                )
+                if not self._waiting and self._ending:
+                    break
+                batch = self._take()
+            if batch:
+                self._commit(batch)
+            if time.monotonic() >= look_at:
+                more = self._tidy()
+                look_at = time.monotonic() + (0 if more else self._retention.every_s)
+        try:
+            self._connection.close()
+        except sqlite3.Error as error:
+            self.trouble = str(explained(self._path, error))
+
+    def _take(self) -> "list[tuple[Write, Future[None]]]":
+        batch: list[tuple[Write, Future[None]]] = []
+        taken = 0
+        while self._waiting and taken < _MAX_TOGETHER:
+            write, weight, future = self._waiting.popleft()
+            taken += weight
+            self._weight -= weight
+            batch.append((write, future))
+        return batch
+
+    def _commit(self, batch: "Sequence[tuple[Write, Future[None]]]") -> None:
+        error = self._write([write for write, _ in batch])
+        if error is not None and len(batch) > 1:
+            # One of them may be what cannot be written: the others shall not share its fate.
+            for each in batch:
+                self._commit([each])
+            return
+        for _, future in batch:
+            # A future that its owner cancelled is of no interest to anybody.
+            if future.set_running_or_notify_cancel():
+                if error is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(error)
+
+    def _write(self, writes: Sequence[Write]) -> StoreError | None:
+        changed = False
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            for write in writes:
+                changed = write(self._connection) is True or changed
+            self._connection.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - whoever waits is told, and the thread goes on
+            self._roll_back()
+            found = explained(self._path, error) if isinstance(error, sqlite3.Error) else None
+            found = found or StoreError(f"cannot be kept in the store {str(self._path)!r}: {error}")
+            found.__cause__ = error
+            self.trouble = str(found)
+            return found
+        self.trouble = ""
+        self.changes += changed
+        return None
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error as error:
+            self.trouble = str(explained(self._path, error))
+
+    def _tidy(self) -> bool:
+        """Remove some of what is too old or too much; whether there may be more of it.
+
+        A little at a time: others wait to be written.
+        """
+        oldest = self._clock() - int(self._retention.max_age_s * 1e9)
+        changes = self.changes
+        if self._write([lambda to: _remove_old(to, oldest)]) is not None:
+            return False
+        if self.changes == changes and self._size() > self._retention.max_bytes:
+            size = self._size()
+            if self._write([_remove_oldest]) is not None or self._size() >= size:
+                return False  # nothing is left to remove
+            changes = -1
+        try:
+            self._connection.execute(f"PRAGMA incremental_vacuum({_FREED_AT_ONCE})").fetchall()
+        except sqlite3.Error as error:
+            self.trouble = str(explained(self._path, error))
+            return False
+        return self.changes != changes
+
+    def _size(self) -> int:
+        """Bytes of the file that are in use."""
+        try:
+            pages, free, size = (
+                self._connection.execute(f"PRAGMA {pragma}").fetchone()[0]
+                for pragma in ("page_count", "freelist_count", "page_size")
+            )
+        except sqlite3.Error as error:
+            self.trouble = str(explained(self._path, error))
+            return 0
+        return (pages - free) * size
+
+
+def _remove_old(connection: sqlite3.Connection, oldest_ns: int) -> bool:
+    removed = connection.execute(
+        "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs WHERE closed_ns < ? LIMIT ?)",
+        (oldest_ns, _DELETED_AT_ONCE),
+    ).rowcount
+    connection.execute("DELETE FROM open_spans WHERE received_ns < ?", (oldest_ns,))
+    return removed > 0
+
+
+def _remove_oldest(connection: sqlite3.Connection) -> bool:
+    """Remove some of the oldest runs; where there are none, of the spans of the oldest open traces."""
+    removed = connection.execute(
+        "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs ORDER BY closed_ns, seq LIMIT ?)",
+        (_DELETED_AT_ONCE,),
+    ).rowcount
+    if not removed:
+        connection.execute(
+            "DELETE FROM open_spans WHERE (trace_id, span_id) IN "
+            "(SELECT trace_id, span_id FROM open_spans ORDER BY received_ns LIMIT ?)",
+            (_DELETED_AT_ONCE,),
+        )
+    return removed > 0

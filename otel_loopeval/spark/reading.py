@@ -1,0 +1,189 @@
+"""Arrow batches of whatever holds spans → the spans, read as ``score`` reads them."""
+
+import io
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, Final, NamedTuple, cast
+
+from otel_loopeval.otlp.misfit import Misfit
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.server.intake import Intake, Other
+from otel_loopeval.sources import SourceError, open_source
+from otel_loopeval.sources.clickhouse import span_of_row
+from otel_loopeval.sources.documents import spans_of_json
+from otel_loopeval.sources.errors import Reporter
+from otel_loopeval.sources.files import read_stream
+
+_LOG: Final = logging.getLogger("otel_loopeval.spark")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_MICROSECOND: Final = timedelta(microseconds=1)
+_MAX_RESOURCES: Final = 1000
+_JSON: Final = (b"{", b"[")
+_NEEDED: Final = ("TraceId", "SpanId", "ParentSpanId", "SpanName", "Timestamp", "Duration", "SpanAttributes")
+_CLICKHOUSE: Final = (
+    *_NEEDED,
+    "ServiceName",
+    "ResourceAttributes",
+    "ScopeName",
+    "StatusCode",
+    "StatusMessage",
+    "Events.Timestamp",
+    "Events.Name",
+    "Events.Attributes",
+)
+_ALIASES: Final = {
+    "Events.Timestamp": "EventTimes",
+    "Events.Name": "EventNames",
+    "Events.Attributes": "EventAttributes",
+}
+"""Spark takes a dot in a name for that of a field."""
+
+
+class Encoded(NamedTuple):
+    """Spans of one trace that are not decoded.
+
+    Attributes:
+        trace_id: Its id, 16 bytes.
+        spans: Where they are.
+    """
+
+    trace_id: bytes
+    spans: list[Other]
+
+
+Layout = Callable[[Any, Reporter], Iterator[SpanData | Encoded]]
+"""Gives the spans in an Arrow batch."""
+
+
+class Reader:
+    """How the rows of a table are read.
+
+    Attributes:
+        columns: The columns that are read.
+        read: Gives the spans in an Arrow batch of these columns.
+    """
+
+    def __init__(self, columns: tuple[str, ...], read: Layout) -> None:
+        self.columns = columns
+        self.read = read
+
+    @property
+    def expressions(self) -> list[str]:
+        """The columns in the words of Spark SQL."""
+        return [f"`{name}` AS `{_ALIASES.get(name, name)}`" for name in self.columns]
+
+
+def reader_of(columns: Sequence[str]) -> Reader:
+    """How a table with these columns is read.
+
+    Raises:
+        ValueError: It holds spans in no form that is known.
+    """
+    known = set(columns)
+    if known.issuperset(_NEEDED):
+        return Reader(tuple(name for name in _CLICKHOUSE if name in known), _rows)
+    if known.issuperset(("path", "content")):
+        return Reader(("path", "content"), _files)
+    if "value" in known:
+        return Reader(("value",), _bodies)
+    if "path" in known:
+        return Reader(("path",), _paths)
+    raise ValueError(
+        "expected a column 'value' (lines of a file, messages of Kafka), 'path' (files; with 'content', what "
+        f"is in them), or the columns of ClickHouse's otel_traces ({', '.join(_NEEDED)}, …), got the columns "
+        f"{', '.join(map(repr, columns))}"
+    )
+
+
+def reporter(*, strict: bool) -> Reporter:
+    """What is told of a part that cannot be read: it is logged and left out, or ends the job."""
+    return _raise if strict else _warn
+
+
+def _raise(error: SourceError) -> None:
+    # An exception of several arguments does not survive the way to the driver.
+    raise ValueError(str(error)) from None
+
+
+def _warn(error: SourceError) -> None:
+    _LOG.warning("skipped %s", error)
+
+
+def _bodies(batch: Any, report: Reporter) -> Iterator[SpanData | Encoded]:
+    """Each cell is an OTLP body: JSON or protobuf."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra  # type: ignore[import]
+
+    column = batch.column(0).cast(cast("Any", pa).binary())
+    intake = Intake()
+    for index in range(len(column)):
+        body = cast("bytes | None", column[index].as_py())
+        if not body or body.isspace():
+            continue
+        try:
+            if body.lstrip()[:1] in _JSON:
+                yield from spans_of_json(body)
+                continue
+            marked, others, decoded, _, _ = intake.read(body)
+        except Misfit as misfit:
+            report(SourceError("a value", "", str(misfit)))
+            continue
+        yield from marked
+        yield from decoded
+        yield from map(Encoded, others.keys(), others.values())
+
+
+def _files(batch: Any, report: Reporter) -> Iterator[SpanData]:
+    """Each row is a file with its content."""
+    for path, content in zip(batch.column(0), batch.column(1), strict=True):
+        stream = cast("io.BufferedReader", io.BufferedReader(io.BytesIO(content.as_py())))
+        yield from _reported(read_stream(stream, path.as_py(), report), report)
+
+
+def _paths(batch: Any, report: Reporter) -> Iterator[SpanData]:
+    """Each row is a file that the task can open."""
+    for path in batch.column(0):
+        yield from _reported(open_source(path.as_py(), on_error=report), report)
+
+
+def _reported(spans: Iterator[SpanData], report: Reporter) -> Iterator[SpanData]:
+    try:
+        yield from spans
+    except SourceError as error:
+        report(error)
+
+
+def _rows(batch: Any, report: Reporter) -> Iterator[SpanData]:
+    """Each row is a span, as the Collector's exporter to ClickHouse writes it."""
+    resources: dict[str, dict[str, Any]] = {}
+    for row in batch.to_pylist():
+        try:
+            yield span_of_row(_as_selected(row), resources)
+        except (Misfit, ValueError, TypeError) as error:
+            report(SourceError("a row", "", str(error)))
+        if len(resources) > _MAX_RESOURCES:
+            resources.clear()
+
+
+def _as_selected(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of the table as ClickHouse would give it to ``score``."""
+    row["Start"] = _nanoseconds(row["Timestamp"])
+    row["Duration"] = int(row["Duration"])  # Spark has no unsigned numbers: it gives a decimal
+    row["SpanAttributes"] = _attributes(row["SpanAttributes"])
+    row["ResourceAttributes"] = _attributes(row.get("ResourceAttributes"))
+    row["EventTimes"] = [_nanoseconds(time) for time in row.get("EventTimes") or ()]
+    row["EventNames"] = row.get("EventNames") or []
+    row["EventAttributes"] = [_attributes(found) for found in row.get("EventAttributes") or ()]
+    return row
+
+
+def _nanoseconds(time: Any) -> int:
+    if isinstance(time, datetime):
+        moment = time if time.tzinfo is not None else time.replace(tzinfo=timezone.utc)
+        return (moment - _EPOCH) // _MICROSECOND * 1000
+    return int(time)
+
+
+def _attributes(found: Any) -> Any:
+    """Arrow gives a map as pairs."""
+    return dict(cast("list[tuple[str, Any]]", found)) if isinstance(found, list) else found

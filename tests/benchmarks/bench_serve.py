@@ -1,0 +1,333 @@
+"""``otel-loopeval serve`` under load, beside the Collector: spans and requests a second of one core.
+
+    python tests/benchmarks/bench_serve.py [--seconds 10] [--soak 1800]
+
+One process takes OTLP over HTTP and sends it on to a sink; the load and the sink are another process. Large
+requests have 1,000 spans of 10 attributes, of which 50 are of agents (in 5 traces, judged); small ones have 6
+spans. Every request has traces of its own. A rate is per second of the server's CPU time, all its threads
+together, so that it is that of one core whatever else the machine does; beside it is what came through in
+wall-clock time. ``--soak`` sends large requests at half that rate and prints the memory over time.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from support.backends import MissingError, find
+from support.servers import free_ports
+
+CONNECTIONS = 8
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = resource.getpagesize()
+
+HTTP = (
+    ("http.request.method", "GET"),
+    ("url.path", "/api/items/1234"),
+    ("url.scheme", "https"),
+    ("server.address", "shop.example.com"),
+    ("user_agent.original", "Mozilla/5.0 (X11; Linux x86_64)"),
+    ("network.protocol.version", "1.1"),
+    ("http.route", "/api/items/{id}"),
+    ("client.address", "10.2.3.4"),
+    ("http.response.status_code", 200),
+    ("server.port", 443),
+)
+MODEL = (
+    ("gen_ai.operation.name", "chat"),
+    ("gen_ai.provider.name", "openai"),
+    ("gen_ai.request.model", "gpt-4o"),
+    ("gen_ai.response.model", "gpt-4o-2024-08-06"),
+    ("gen_ai.response.id", "chatcmpl-1234567890"),
+    ("gen_ai.conversation.id", "c1"),
+    ("server.address", "api.openai.com"),
+    ("gen_ai.usage.input_tokens", 1200),
+    ("gen_ai.usage.output_tokens", 80),
+    ("server.port", 443),
+)
+TOOL = (
+    ("gen_ai.operation.name", "execute_tool"),
+    ("gen_ai.tool.name", "search"),
+    ("gen_ai.tool.type", "function"),
+    ("gen_ai.tool.call.id", "call_1"),
+    ("gen_ai.tool.call.arguments", '{"query": "otel"}'),
+    ("gen_ai.tool.call.result", '{"found": 3}'),
+    *HTTP[2:6],
+)
+AGENT = (
+    ("gen_ai.operation.name", "invoke_agent"),
+    ("gen_ai.agent.name", "writer"),
+    ("gen_ai.provider.name", "openai"),
+    ("gen_ai.conversation.id", "c1"),
+    *HTTP[2:8],
+)
+Attributes = tuple[tuple[str, str | int], ...]
+
+
+class Template:
+    """A request whose trace ids can be made anew.
+
+    Args:
+        traces: How many traces it has.
+        agents: How many of them are of agents.
+        length: Spans of each.
+    """
+
+    def __init__(self, traces: int, agents: int, length: int) -> None:
+        self._random = random.Random(7)
+        request = ExportTraceServiceRequest()
+        marks: list[bytes] = []
+        for number in range(traces):
+            mark = b"TRACE-ID" + number.to_bytes(8, "big")
+            marks.append(mark)
+            found = request.resource_spans.add()
+            found.resource.attributes.add(key="service.name").value.string_value = "shop"
+            is_agent = number * agents // traces != (number - 1) * agents // traces if agents else False
+            scope_spans = found.scope_spans.add()
+            scope_spans.scope.name = "somebody.genai" if is_agent else "opentelemetry.instrumentation.fastapi"
+            root = self._span_id()
+            for position in range(1, length):
+                name, attributes = self._inner(position) if is_agent else ("GET /api/items/{id}", HTTP)
+                span = self._span(scope_spans.spans.add(), mark, name, attributes, position)
+                span.parent_span_id = root
+            name, attributes = ("invoke_agent writer", AGENT) if is_agent else ("GET /api/items/{id}", HTTP)
+            self._span(scope_spans.spans.add(), mark, name, attributes, 0).span_id = root
+        self.spans = traces * length
+        self._parts = re.split(b"(TRACE-ID.{8})", request.SerializeToString(), flags=re.DOTALL)
+        assert len(self._parts) == 2 * self.spans + 1
+        order = {mark: number for number, mark in enumerate(marks)}
+        self._numbers = [order[mark] for mark in self._parts[1::2]]
+        self._traces = traces
+
+    def _span_id(self) -> bytes:
+        return self._random.getrandbits(64).to_bytes(8, "big")
+
+    def _inner(self, position: int) -> tuple[str, Attributes]:
+        return ("chat gpt-4o", MODEL) if position % 2 else ("execute_tool search", TOOL)
+
+    def _span(self, span: Span, trace_id: bytes, name: str, attributes: Attributes, position: int) -> Span:
+        span.trace_id, span.span_id, span.name = trace_id, self._span_id(), name
+        start = 1_767_323_045_000_000_000 + position * 1_000_000
+        span.start_time_unix_nano = start
+        span.end_time_unix_nano = start + (900_000 if position else 100_000_000)
+        for key, value in attributes:
+            target = span.attributes.add(key=key).value
+            if isinstance(value, int):
+                target.int_value = value
+            else:
+                target.string_value = value
+        return span
+
+    def body(self) -> bytes:
+        """A request with new trace ids."""
+        ids = [self._random.getrandbits(128).to_bytes(16, "big") for _ in range(self._traces)]
+        parts = self._parts.copy()
+        parts[1::2] = [ids[number] for number in self._numbers]
+        return b"".join(parts)
+
+
+class Sink(asyncio.Protocol):
+    """Takes whatever comes, and says that it is well."""
+
+    ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._left = 0
+        self._head = b""
+
+    def data_received(self, data: bytes) -> None:
+        while data:
+            if self._left:
+                used = min(self._left, len(data))
+                self._left -= used
+                data = data[used:]
+                if not self._left:
+                    self._transport.write(self.ANSWER)  # type: ignore[reportAttributeAccessIssue]
+                continue
+            head, end, rest = (self._head + data).partition(b"\r\n\r\n")
+            if not end:
+                self._head = head
+                return
+            self._head, data = b"", rest
+            found = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+            self._left = int(found[1]) if found else 0
+            if not self._left:
+                self._transport.write(self.ANSWER)  # type: ignore[reportAttributeAccessIssue]
+
+
+async def load(port: int, template: Template, seconds: float, rate: float | None) -> tuple[int, int]:
+    """Send requests; how many were taken, and how many not."""
+    taken = refused = 0
+    until = time.monotonic() + seconds
+    pause = None if rate is None else CONNECTIONS / rate
+
+    async def sender() -> None:
+        nonlocal taken, refused
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        due = time.monotonic()
+        while time.monotonic() < until:
+            body = template.body()
+            writer.write(
+                b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\n"
+                b"content-length: %d\r\n\r\n" % len(body)
+            )
+            writer.write(body)
+            head = await reader.readuntil(b"\r\n\r\n")
+            found = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+            await reader.readexactly(int(found[1]) if found else 0)
+            if head.startswith(b"HTTP/1.1 200"):
+                taken += 1
+            else:
+                refused += 1
+            if pause is not None:
+                due += pause
+                await asyncio.sleep(max(due - time.monotonic(), 0))
+        writer.close()
+
+    await asyncio.gather(*(sender() for _ in range(CONNECTIONS)))
+    return taken, refused
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, in seconds."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def memory_mib(pid: int) -> float:
+    """Resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / 2**20
+
+
+@contextmanager
+def process(command: list[str], port: int) -> Generator[subprocess.Popen[bytes], None, None]:
+    """A server, from when it listens."""
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(200):
+            with_socket = subprocess.run(
+                [sys.executable, "-c", f"import socket; socket.create_connection(('127.0.0.1', {port}))"],
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+            if with_socket.returncode == 0:
+                break
+            time.sleep(0.1)
+        yield server
+    finally:
+        server.kill()  # the sink is in this process, and cannot answer while it waits
+        server.wait(60)
+
+
+def serve_command(port: int, sink: int, grace: str = "1s") -> list[str]:
+    """Our server."""
+    return [
+        *(sys.executable, "-m", "otel_loopeval", "serve", "--http", f"127.0.0.1:{port}", "--grpc", "none"),
+        *("--forward", f"http://127.0.0.1:{sink}", "--grace", grace, "--no-cost"),
+    ]
+
+
+def collector_command(port: int, sink: int, folder: Path) -> list[str]:
+    """The Collector, as a forwarder that judges nothing."""
+    config = folder / "collector.yaml"
+    config.write_text(
+        f"""
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
+exporters:
+  otlp_http:
+    {{endpoint: "http://127.0.0.1:{sink}", compression: none, sending_queue: {{enabled: false}}}}
+service:
+  telemetry: {{metrics: {{level: none}}, logs: {{level: error}}}}
+  pipelines: {{traces: {{receivers: [otlp], exporters: [otlp_http]}}}}
+"""
+    )
+    return [str(find("collector", build=False)), "--config", str(config)]
+
+
+async def measure(
+    name: str, command: Callable[[int, int], list[str]], templates: dict[str, Template], seconds: float
+) -> dict[str, float]:
+    """Requests per CPU second of a server, by the kind of requests."""
+    port, sink_port = free_ports(2)
+    sink = await asyncio.get_running_loop().create_server(Sink, "127.0.0.1", sink_port)
+    rates: dict[str, float] = {}
+    with process(command(port, sink_port), port) as server:
+        for kind, template in templates.items():
+            await load(port, template, 1.0, None)
+            before, began = cpu_s(server.pid), time.monotonic()
+            taken, refused = await load(port, template, seconds, None)
+            wall = time.monotonic() - began
+            used = cpu_s(server.pid) - before
+            rates[kind] = taken / used
+            print(
+                f"{name:12} {kind:8} {taken * template.spans / used:12,.0f} spans/s a core  "
+                f"{taken / used:7,.0f} requests/s; wall: {taken * template.spans / wall:9,.0f} spans/s, "
+                f"{used / wall:4.0%} CPU, {refused} refused, {memory_mib(server.pid):.0f} MiB",
+                flush=True,
+            )
+    sink.close()
+    return rates
+
+
+async def soak(template: Template, rate: float, seconds: float) -> None:
+    """Print the memory of our server over time, at a rate of requests a second."""
+    port, sink_port = free_ports(2)
+    sink = await asyncio.get_running_loop().create_server(Sink, "127.0.0.1", sink_port)
+    with process(serve_command(port, sink_port, grace="10s"), port) as server:
+        began = time.monotonic()
+        step = max(seconds / 20, 5.0)
+        while time.monotonic() - began < seconds:
+            taken, refused = await load(port, template, step, rate)
+            print(
+                f"soak {time.monotonic() - began:7.0f} s  {memory_mib(server.pid):7.1f} MiB  "
+                f"{taken / step * template.spans:10,.0f} spans/s, {refused} refused",
+                flush=True,
+            )
+    sink.close()
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--soak", type=float, default=0.0, metavar="SECONDS")
+    options = parser.parse_args()
+    templates = {"large": Template(100, 5, 10), "small": Template(1, 0, 6)}
+    rates = await measure("serve", serve_command, templates, options.seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            find("collector", build=False)
+        except MissingError as error:
+            print(f"no Collector: {error}")
+        else:
+            await measure(
+                "collector",
+                lambda port, sink: collector_command(port, sink, Path(folder)),
+                templates,
+                options.seconds,
+            )
+    if options.soak:
+        await soak(templates["large"], rates["large"] / 2, options.soak)
+
+
+if __name__ == "__main__":
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main())
+    else:
+        uvloop.run(main())

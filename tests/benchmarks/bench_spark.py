@@ -1,0 +1,174 @@
+"""Spans per second and core through Spark, end to end: files of spans → rows of verdicts.
+
+    python tests/benchmarks/bench_spark.py [--spans N] [--loops SHARE] [--form json|files|protobuf] [--stream]
+
+Bodies of 1,000 spans of some 10 attributes, traces of 20 to 23 spans mixed over the bodies; a tenth of the
+traces have a loop or an agent, so about 5 % of the spans are theirs. JSON is lines as in the Collector's
+files, read by the JVM; files are the same, opened by the tasks, as `score --engine spark` does; protobuf is
+one body a row, as in Kafka's messages. A core is a second of CPU time, of the JVM and all Python workers
+together, in a session with one task slot: what other processes on the machine do then counts less. Two sizes
+are run: their difference is what spans cost, the rest what a job does.
+"""
+
+import argparse
+import base64
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
+
+import pyarrow as pa  # noqa: E402  # type: ignore[import]
+import pyarrow.parquet as pq  # noqa: E402  # type: ignore[import]
+from google.protobuf import json_format  # noqa: E402
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
+from spark.fleet import Fleet, exported  # noqa: E402 - it is beside the tests
+from spark.spark_session import session  # noqa: E402
+
+from otel_loopeval.otlp import trace_line  # noqa: E402
+from otel_loopeval.spark import Patience, health  # noqa: E402
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PER_TRACE, PER_FILE = 20, 50_000
+
+
+def cpu_seconds() -> float:
+    """CPU time of all processes that came of this one, and of this one."""
+    times: dict[int, tuple[int, float]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+            except OSError:  # it has ended meanwhile
+                continue
+            times[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+    family, grown = {os.getpid()}, True
+    while grown:
+        more = {pid for pid, (parent, _) in times.items() if parent in family} - family
+        family, grown = family | more, bool(more)
+    return sum(times[pid][1] for pid in family if pid in times)
+
+
+def protobuf(line: str) -> bytes:
+    """A line as a protobuf request."""
+    document = json.loads(line)
+    for resource_spans in document["resourceSpans"]:
+        for scope_spans in resource_spans["scopeSpans"]:
+            for span in scope_spans["spans"]:
+                for key in ("traceId", "spanId", "parentSpanId"):
+                    if key in span:
+                        span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
+    return json_format.ParseDict(document, ExportTraceServiceRequest()).SerializeToString()
+
+
+def write(folder: Path, spans: int, loops: float, form: str) -> int:
+    """Files of a fleet's spans; returns their size in bytes."""
+    folder.mkdir()
+    size = 0
+    for number, first in enumerate(range(0, spans, PER_FILE)):
+        traces = list(Fleet(seed=number, loops=loops).traces(min(PER_FILE, spans - first) // PER_TRACE))
+        # A Collector's batch has the spans of a resource together.
+        lines = [trace_line(sorted(body, key=lambda span: id(span.resource))) for body in exported(traces)]
+        if form != "protobuf":
+            path = folder / f"{number}.jsonl"
+            path.write_text("".join(line + "\n" for line in lines))
+        else:
+            path = folder / f"{number}.parquet"
+            bodies = pa.array([protobuf(line) for line in lines], pa.binary())
+            pq.write_table(pa.table({"value": bodies}), path, compression="none")
+        size += path.stat().st_size
+    return size
+
+
+def batch(spark: Any, folder: Path, form: str) -> int:
+    """Judge what is there; returns the number of runs."""
+    if form == "files":
+        paths = [(str(path),) for path in sorted(folder.iterdir())]
+        return health(spark.createDataFrame(paths, "path string").repartition(len(paths))).count()
+    return health(read_from(spark.read, folder, form)).count()
+
+
+def read_from(reader: Any, folder: Path, form: str) -> Any:
+    """The table of bodies in a folder."""
+    return reader.text(str(folder)) if form == "json" else reader.parquet(str(folder))
+
+
+def stream(spark: Any, folder: Path, form: str) -> int:
+    """Judge what is there as a stream, a file a batch, until all traces are closed."""
+    work = Path(tempfile.mkdtemp())
+    kind = "string" if form == "json" else "binary"
+    reader = spark.readStream.schema(f"value {kind}").option("maxFilesPerTrigger", 1)
+    frame = read_from(reader, folder, form)
+    verdicts = health(frame, patience=Patience(grace_s=2, idle_s=10), buckets=32)
+    found = 0
+
+    def count(rows: Any, _batch: int) -> None:
+        nonlocal found
+        found += rows.count()
+
+    query = (
+        verdicts.writeStream.foreachBatch(count)
+        .option("checkpointLocation", str(work / "checkpoint"))
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    quiet = 0
+    while quiet < 12:
+        before = found
+        time.sleep(1)
+        progress = query.lastProgress
+        idle = found == before and found > 0 and progress is not None and progress["numInputRows"] == 0
+        quiet = quiet + 1 if idle else 0
+        if query.exception() is not None:
+            raise RuntimeError(str(query.exception()))
+    query.stop()
+    shutil.rmtree(work)
+    return found
+
+
+def measured(job: Callable[[], int]) -> tuple[int, float, float]:
+    """What a job gives, its seconds on the clock, and its CPU seconds."""
+    began, cpu = time.monotonic(), cpu_seconds()
+    runs = job()
+    return runs, time.monotonic() - began, cpu_seconds() - cpu
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--spans", type=int, default=300_000)
+    parser.add_argument("--loops", type=float, default=0.1)
+    parser.add_argument("--form", choices=("json", "files", "protobuf"), default="json")
+    parser.add_argument("--stream", action="store_true")
+    options = parser.parse_args()
+    run = stream if options.stream else batch
+    with tempfile.TemporaryDirectory() as temporary, session() as spark:
+        small, large = Path(temporary, "small"), Path(temporary, "large")
+        few = options.spans // 6
+        write(small, few, options.loops, options.form)
+        size = write(large, options.spans, options.loops, options.form)
+        print(f"{options.spans:,} spans, {size / options.spans:.0f} bytes each as {options.form}")
+        run(spark, small, options.form)  # warms up the JVM and the workers
+        results: list[tuple[int, float]] = []
+        for count, folder in ((few, small), (options.spans, large)):
+            runs, seconds, cpu = measured(lambda folder=folder: run(spark, folder, options.form))
+            results.append((count, cpu))
+            print(
+                f"{count:>9,} spans {runs:>7,} runs {seconds:>7.1f} s {cpu:>7.1f} CPU s "
+                f"{count / cpu:>9,.0f} spans/s a core"
+            )
+        (few, little), (many, much) = results
+        each = (much - little) / (many - few)
+        rest = little - few * each
+        print(f"a span costs {each * 1e6:.1f} us: {1 / each:,.0f} spans/s a core; a job {rest:.1f} CPU s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""The store of ``serve``: runs and spans written per second, and how long a list takes, of very many runs.
+
+    python tests/benchmarks/bench_store.py [--runs 100000] [--rounds 30]
+
+Runs of three iterations by 45 agents of 5 services, one in twenty of them unhealthy, each 5 seconds after the
+one before. Writing is wall-clock time with commits (synchronous); times of reading are medians and the worst.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.served_runs import NOW_NS, served
+
+from otel_loopeval.server.store import Store
+from otel_loopeval.server.store_queries import Cursor, RunFilter
+
+APART_NS = 5_000_000_000
+AT_ONCE = 10_000
+
+
+def fill(store: Store, count: int) -> float:
+    """Put runs into the store; returns the seconds that it took."""
+    good = [served([4.0, 6.0, 9.0], agent=f"agent-{n}", service=f"service-{n % 5}") for n in range(40)]
+    bad = [served([1.0, 2.0, 3.0], agent=f"agent-{n}", doom_loop=n % 2 == 0) for n in range(40, 45)]
+    waiting: list[Future[None]] = []
+    start = perf_counter()
+    for n in range(count):
+        run = good[n % 40] if n % 20 else bad[n // 20 % 5]
+        assert run.root is not None
+        root = replace(run.root, trace_id=n + 1)
+        closed_ns = NOW_NS - (count - n) * APART_NS
+        waiting.append(store.put_run(replace(run, trace_id=n + 1, root=root, closed_ns=closed_ns)))
+        if len(waiting) == AT_ONCE:
+            for future in waiting:
+                future.result()
+            waiting.clear()
+    for future in waiting:
+        future.result()
+    return perf_counter() - start
+
+
+def spans_per_second(store: Store, traces: int) -> float:
+    """Spans of open traces that are written per second, a call for each trace."""
+    spans = served([4.0, 6.0, 9.0]).spans
+    start = perf_counter()
+    waiting = [
+        store.put_spans([replace(span, trace_id=2**64 + trace) for span in spans]) for trace in range(traces)
+    ]
+    for future in waiting:
+        future.result()
+    return traces * len(spans) / (perf_counter() - start)
+
+
+def measure(name: str, rounds: int, read: Callable[[], object]) -> None:
+    """Print how long a reading takes."""
+    times: list[float] = []
+    for _ in range(rounds):
+        start = perf_counter()
+        read()
+        times.append(perf_counter() - start)
+    times.sort()
+    print(f"{name:44} {times[rounds // 2] * 1e3:7.1f} ms   worst {times[-1] * 1e3:7.1f} ms")
+
+
+def main() -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=30)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "runs.db")
+        store = Store(path, clock=lambda: NOW_NS)
+        seconds = fill(store, options.runs)
+        print(f"{options.runs:,} runs: {options.runs / seconds:,.0f} runs/s written")
+        print(f"open spans: {spans_per_second(store, 2_000):,.0f} spans/s written")
+        last = NOW_NS - options.runs * APART_NS
+        middle = NOW_NS - options.runs // 2 * APART_NS
+        lists: dict[str, tuple[RunFilter, Cursor | None]] = {
+            "first page": (RunFilter(), None),
+            "page in the middle": (RunFilter(), Cursor(middle, 0)),
+            "last page": (RunFilter(), Cursor(last + 50 * APART_NS, 0)),
+            "unhealthy": (RunFilter("unhealthy"), None),
+            "doom loop": (RunFilter("doom_loop"), None),
+            "no verdict (there are none)": (RunFilter("none"), None),
+            "agent": (RunFilter(agent="agent-7"), None),
+            "agent, unhealthy (there are none)": (RunFilter("unhealthy", "agent-7"), None),
+            "service": (RunFilter(service="service-3"), None),
+            "service and agent": (RunFilter(agent="agent-7", service="service-2"), None),
+            "last hour": (RunFilter(since_ns=NOW_NS - 3_600_000_000_000), None),
+        }
+        for name, (asked, cursor) in lists.items():
+            measure(name, options.rounds, lambda asked=asked, cursor=cursor: store.runs(asked, cursor))
+        measure("counts of all verdicts", options.rounds, lambda: store.counts(RunFilter()))
+        measure("names of agents and services", options.rounds, store.choices)
+        key = store.runs(RunFilter()).runs[0].key
+        measure("one run", options.rounds, lambda: store.run(key))
+        store.close()
+        print(f"{path.stat().st_size / options.runs:,.0f} bytes a run")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,387 @@
+"""The page as its server sends it: lists, filters, runs, links, headers, tokens; all of it escaped."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from support.page_server import assorted
+from support.served_runs import NOW_NS, agent_with_repeats, served, served_all
+
+from otel_loopeval.server.page import LOOPBACK_HOSTS, PageOptions, page_app
+from otel_loopeval.server.store import Store
+from otel_loopeval.testing import TraceBuilder
+
+NASTY = "<script>alert('x')</script>\"&"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "runs.db", clock=lambda: NOW_NS)
+    yield store
+    store.close()
+
+
+async def get(
+    store: Store | None, path: str, options: PageOptions | None = None, method: str = "GET", **headers: str
+) -> httpx.Response:
+    app = page_app(store, options, clock=lambda: NOW_NS)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://localhost"
+    ) as client:
+        return await client.request(method, path, headers=headers)
+
+
+def fill(store: Store, *runs: object) -> None:
+    for future in [store.put_run(run) for run in runs]:  # type: ignore[reportArgumentType]
+        future.result(30)
+
+
+def agents(page: httpx.Response) -> list[str]:
+    return re.findall(r'<a id="run-[^"]*" href="[^"]*">([^<]*)</a>', page.text)
+
+
+async def test_the_list_shows_each_run_with_its_verdict_in_words(store: Store) -> None:
+    fill(store, *assorted(10))
+    page = await get(store, "/")
+    assert page.status_code == 200
+    assert agents(page) == [
+        "researcher",
+        "writer",
+        "a-rather-long-name-of-an-agent",
+        "writer",
+        "reviewer",
+        "writer",
+        "writer",
+        "planner",
+        "writer",
+        "writer",
+    ]
+    assert len(re.findall(r"</svg>healthy</span>", page.text)) == 5
+    assert len(re.findall(r"</svg>unhealthy</span>", page.text)) == 4
+    assert len(re.findall(r"</svg>no verdict</span>", page.text)) == 1
+    assert "did not converge, doom loop (repeated_action)" in page.text
+    assert re.findall(r'<span class="count">([^<]*)</span>', page.text) == ["10", "4", "1", "5", "1"]
+
+
+async def test_filters_narrow_the_list_and_stay_in_its_links(store: Store) -> None:
+    fill(store, *assorted(10))
+    page = await get(store, "/?verdict=unhealthy&agent=writer&service=shop&time=1h")
+    assert agents(page) == ["writer", "writer"]
+    assert 'href="/?agent=writer&amp;service=shop&amp;time=1h"' in page.text
+    assert (
+        'href="/?verdict=unhealthy&amp;agent=writer&amp;service=shop&amp;time=1h" aria-current="page"'
+        in page.text
+    )
+    assert '<input id="agent" name="agent" value="writer"' in page.text
+    assert '<option value="1h" selected>Last hour</option>' in page.text
+    assert agents(await get(store, "/?verdict=doom_loop")) == ["planner"]
+
+
+async def test_time_counts_from_now(store: Store) -> None:
+    fill(
+        store,
+        served([9.0], trace_id=1, agent="old", closed_ns=NOW_NS - 901_000_000_000),
+        served([9.0], trace_id=2, agent="new", closed_ns=NOW_NS - 899_000_000_000),
+    )
+    assert agents(await get(store, "/?time=15m")) == ["new"]
+    assert agents(await get(store, "/?time=1h")) == ["new", "old"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "verdict=odd",
+        "time=odd",
+        "older=x",
+        "older=1-",
+        "newer=-5",
+        "older=" + "9" * 60 + "-1",
+        "agent=%ED%A0%80",
+    ],
+)
+async def test_a_query_that_makes_no_sense_is_no_error(store: Store, query: str) -> None:
+    fill(store, served([9.0]))
+    assert (await get(store, f"/?{query}")).status_code == 200
+
+
+async def test_cursors_beyond_64_bits_are_no_error(store: Store) -> None:
+    fill(store, served([9.0]))
+    assert (await get(store, "/?older=99999999999999999999-99999999999999999999")).status_code == 200
+
+
+async def test_pages_link_to_their_neighbours(store: Store) -> None:
+    fill(store, *(served([9.0], trace_id=n, agent=f"a{n}", closed_ns=NOW_NS - n) for n in range(1, 121)))
+    seen: list[str] = []
+    path = "/?verdict=healthy"
+    page = await get(store, path)
+    while path:
+        page = await get(store, path)
+        seen += agents(page)
+        older = re.search(r'id="older" href="([^"]*)"', page.text)
+        path = older[1].replace("&amp;", "&") if older else ""
+    assert seen == [f"a{n}" for n in range(1, 121)]
+    newer = re.search(r'id="newer" href="([^"]*)"', page.text)
+    assert newer is not None
+    assert agents(await get(store, newer[1].replace("&amp;", "&"))) == [f"a{n}" for n in range(51, 101)]
+    assert 'id="newest" href="/?verdict=healthy"' in page.text
+
+
+async def test_the_part_that_changes_is_sent_again_only_after_a_change(store: Store) -> None:
+    fill(store, served([9.0], agent="first"))
+    app = page_app(store, clock=lambda: NOW_NS)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        first = await client.get("/live")
+        assert agents(first) == ["first"]
+        tag = {"if-none-match": first.headers["etag"]}
+        assert (await client.get("/live", headers=tag)).status_code == 304
+        fill(store, served([9.0], trace_id=2, agent="second", closed_ns=NOW_NS + 1))
+        again = await client.get("/live", headers=tag)
+        assert agents(again) == ["second", "first"]
+        assert "<html" not in again.text
+
+
+async def test_a_run_is_a_timeline_with_scores_guard_events_and_waste(store: Store) -> None:
+    fill(store, served([4.0, 6.5, 9.0, 9.5], doom_loop=True))
+    page = await get(store, f"/runs/{1:032x}-{1:016x}")
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page.text))
+    assert (
+        "Iteration 2 score 6.5 +2.5 1 guard event +1.0 s, took 1.0 s doom loop repeated_action of search "
+        ", 5 times" in text
+    )
+    assert "Iteration 3 score 9 +2.5 threshold met +2.0 s" in text
+    assert "Iteration 4 score 9.5 +0.5 wasted +3.0 s" in text
+    assert "threshold 8" in text
+    assert page.text.count("<polyline") == 1
+    assert page.text.count('<rect class="alarm"') == 1
+    assert 'href="#iteration-2"' in page.text
+
+
+async def test_repeated_steps_stand_side_by_side_with_their_results(store: Store) -> None:
+    fill(store, agent_with_repeats())
+    page = await get(store, f"/runs/{7:032x}-{1:016x}")
+    assert '<h3 id="repeat-1">5 \N{MULTIPLICATION SIGN} <code>search</code></h3>' in page.text
+    assert re.findall(r"<h4>call (\d), <a href=\"#iteration-(\d)\">", page.text) == [
+        ("1", "2"),
+        ("2", "3"),
+        ("3", "4"),
+        ("5", "6"),
+    ]
+    assert page.text.count("same result as the first") == 3
+    assert "&lt;b&gt;otters&lt;/b&gt;" in page.text
+    assert "<b>" not in page.text
+
+
+async def test_what_was_not_captured_is_not_there_and_said_to_be_missing(store: Store) -> None:
+    run = agent_with_repeats(content=False)
+    marked = tuple(
+        replace(span, attributes={**span.attributes, "loopeval.step.fingerprint": "loopeval:abc"})
+        if span.name == "execute_tool search"
+        else span
+        for span in run.spans
+    )
+    fill(store, replace(run, spans=marked))
+    page = await get(store, f"/runs/{7:032x}-{1:016x}")
+    assert "5 \N{MULTIPLICATION SIGN} <code>search</code>" in page.text
+    assert "the arguments themselves were not captured" in page.text
+    assert page.text.count("result not captured") == 4
+    assert "otters" not in page.text
+    assert "loopeval:abc" not in page.text
+
+
+async def test_whatever_spans_say_is_text(store: Store) -> None:
+    builder = TraceBuilder(1)
+    root_id, start_ns = builder.span_id(), builder.clock.now_ns
+    inner = builder.span_id()
+    for _ in range(3):
+        builder.span(
+            f"execute_tool {NASTY}",
+            parent_id=inner,
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": NASTY,
+                "gen_ai.tool.call.arguments": NASTY,
+                "gen_ai.tool.call.result": NASTY,
+                "error.type": NASTY,
+            },
+            error=True,
+        )
+    guard = builder.guard_event(tool=NASTY, rule=NASTY, reason=NASTY, source="application")
+    builder.span(
+        "evaluation_loop.iteration",
+        parent_id=root_id,
+        span_id=inner,
+        start_ns=start_ns,
+        duration_s=4,
+        attributes={"loopeval.iteration.number": 1, "loopeval.iteration.score": 3.0},
+        events=[guard],
+    )
+    builder.span(
+        f"evaluation_loop {NASTY}",
+        span_id=root_id,
+        start_ns=start_ns,
+        duration_s=5,
+        attributes={
+            "gen_ai.agent.name": NASTY,
+            "gen_ai.conversation.id": NASTY,
+            "loopeval.run.mode": "optimize",
+            "loopeval.run.framework": NASTY,
+            "loopeval.run.completion_reason": NASTY,
+        },
+    )
+    runs = [replace(run, service=NASTY, environment=NASTY) for run in served_all(builder.spans)]
+    fill(store, *runs)
+    for path in (
+        "/",
+        "/live",
+        f"/runs/{1:032x}-{1:016x}",
+        f"/?agent={NASTY}&service={NASTY}",
+        f"/runs/{NASTY}",
+    ):
+        page = await get(store, path)
+        assert "<script>alert" not in page.text
+        assert 'value=""' not in page.text.replace('<option value="" ', "").replace(
+            'name="agent" value=""', ""
+        ).replace('name="service" value=""', "")
+    run_page = await get(store, f"/runs/{1:032x}-{1:016x}")
+    assert run_page.text.count("&lt;script&gt;alert") > 10
+
+
+async def test_links_to_the_trace_are_filled_in(store: Store) -> None:
+    fill(store, served([9.0], trace_id=0xABC))
+    options = PageOptions(
+        trace_urls=(
+            "http://localhost:16686/trace/{trace_id}?uiFind={span_id}",
+            "https://user:secret@grafana.example/explore?from={start_ms}&to={end_ms}&q={trace_id}",
+        )
+    )
+    page = await get(store, f"/runs/{0xABC:032x}-{1:016x}", options)
+    assert f'href="http://localhost:16686/trace/{0xABC:032x}?uiFind={1:016x}"' in page.text
+    assert "Open the trace at localhost:16686" in page.text
+    assert f"from=1789999940000&amp;to=1789999941000&amp;q={0xABC:032x}" in page.text
+    assert "Open the trace at grafana.example" in page.text
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("javascript:alert({trace_id})", "an address of traces is http:// or https:// with {trace_id} in it"),
+        ("http://localhost/traces", "an address of traces is http:// or https:// with {trace_id} in it"),
+        ("http://[::1/{trace_id}", "an address of traces is http:// or https:// with {trace_id} in it"),
+        ("http://x/{trace_id}/{tenant}", "knows {trace_id}, {span_id}, {start_ms}, {end_ms}, got {tenant}"),
+    ],
+)
+def test_an_address_of_traces_that_is_none_is_refused(url: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        PageOptions(trace_urls=(url,))
+
+
+async def test_every_answer_carries_a_strict_policy(store: Store) -> None:
+    for path, status in (
+        ("/", 200),
+        ("/static/page.css", 200),
+        ("/nothing", 404),
+        ("/static/..%2fapp.py", 404),
+    ):
+        answer = await get(store, path)
+        assert answer.status_code == status
+        assert answer.headers["content-security-policy"] == (
+            "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
+            "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        )
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_no_page_has_an_inline_script_or_style(store: Store) -> None:
+    fill(store, *assorted(10))
+    for path in ("/", f"/runs/{3:032x}-{1:016x}", f"/runs/{10:032x}-{1:016x}"):
+        text = (await get(store, path)).text
+        assert re.findall(r"<style|style=|\son\w+=|javascript:", text) == []
+        assert re.findall(r"<script(?! src=\"/static/page\.js\?v=[\d.]+\" defer></script>)", text) == []
+        assert re.findall(r"(?:src|href)=\"(?:https?:)?//", text) == [], "nothing comes from elsewhere"
+
+
+async def test_methods_other_than_get_are_refused(store: Store) -> None:
+    assert (await get(store, "/", method="POST")).status_code == 405
+    assert (await get(store, "/", method="HEAD")).status_code == 200
+
+
+async def test_with_tokens_one_is_needed_as_a_password_or_as_a_bearer(store: Store) -> None:
+    options = PageOptions(tokens=frozenset({"s3cret", "pässword"}))
+    refused = await get(store, "/", options)
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (
+        401,
+        'Basic realm="otel-loopeval", charset="UTF-8"',
+    )
+
+    def basic(text: str) -> str:
+        return f"Basic {b64encode(text.encode()).decode()}"
+
+    wrong = [
+        "Bearer other",
+        "Bearer ",
+        "Basic !!!",
+        basic("s3cret"),
+        basic("s3cret:x"),
+        "Digest s3cret",
+        "s3cret",
+    ]
+    for authorization in wrong:
+        assert (await get(store, "/", options, authorization=authorization)).status_code == 401, authorization
+    for authorization in ("Bearer s3cret", basic("anyone:s3cret"), basic(":pässword")):
+        assert (await get(store, "/", options, authorization=authorization)).status_code == 200, authorization
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost:4318", 200), ("127.0.0.1", 200), ("[::1]:4318", 200), ("evil.example", 421), ("", 421)],
+)
+async def test_on_the_loopback_it_answers_to_the_loopback_s_names(
+    store: Store, host: str, status: int
+) -> None:
+    assert (await get(store, "/", PageOptions(hosts=LOOPBACK_HOSTS), host=host)).status_code == status
+
+
+async def test_without_a_store_the_page_says_so() -> None:
+    page = await get(None, "/")
+    assert page.status_code == 200
+    assert "Nothing is kept here" in page.text
+    assert (await get(None, "/runs/x")).status_code == 404
+    assert (await get(None, "/live")).status_code == 200
+
+
+async def test_without_runs_it_says_how_to_send_some(store: Store) -> None:
+    page = await get(store, "/")
+    assert "export OTEL_EXPORTER_OTLP_ENDPOINT=" in page.text
+    assert "No run fits these filters." in (await get(store, "/?verdict=healthy")).text
+
+
+async def test_a_store_that_fails_is_told_of(store: Store, tmp_path: Path) -> None:
+    fill(store, *(served([9.0], trace_id=n) for n in range(1, 200)))
+    store.close()
+    path = tmp_path / "runs.db"
+    with path.open("r+b") as stream:
+        stream.seek(8192)
+        stream.write(b"\xff" * (path.stat().st_size - 8192))
+    damaged = Store(path, clock=lambda: NOW_NS)
+    page = await get(damaged, "/")
+    assert page.status_code == 503
+    assert "database disk image is malformed; move the file away, and a new one is made" in page.text
+    damaged.close()
+
+
+async def test_a_run_with_missing_spans_is_marked(store: Store) -> None:
+    builder = TraceBuilder(5)
+    builder.run([4.0, 9.0])
+    (run,) = served_all([span for span in builder.spans if span.parent_id is not None], complete=False)
+    fill(store, run)
+    listed = await get(store, "/")
+    assert "spans missing" in listed.text
+    key = re.search(r'href="(/runs/[^"]*)"', listed.text)
+    assert key is not None
+    page = await get(store, key[1])
+    assert "Some spans of this run did not arrive" in page.text
+    assert page.text.count('class="title">Iteration') == 2

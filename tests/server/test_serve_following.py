@@ -1,0 +1,241 @@
+"""Traces across processes: when they are over, what is judged, and what is held."""
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from server.serve_processes import HEALTHY, STUCK, Traffic
+from support.foreign_agents import DIALECTS, Dialect
+
+from otel_loopeval.otlp.protobuf import read_request
+from otel_loopeval.reports.records import record_of
+from otel_loopeval.runs.reconstruct import replay
+from otel_loopeval.runs.tracker import Tracker
+from otel_loopeval.server.following import Following, Limits
+from otel_loopeval.server.intake import Intake
+from otel_loopeval.server.served import ServedRun
+from otel_loopeval.server.verdicts import verdict_id, verdict_request
+
+
+class Followed:
+    """A :class:`Following` with a clock that stands still, and what came out of it."""
+
+    def __init__(self, **options: Any) -> None:
+        self.runs: list[ServedRun] = []
+        self.closed: list[int] = []
+        self.intake = Intake()
+        limits = Limits(**{name: options.pop(name) for name in list(options) if name in Limits.__slots__})
+        self.following = Following(
+            self.intake,
+            self.runs.append,
+            on_close=self.closed.append,
+            clock_ns=lambda: 1,
+            limits=limits,
+            **options,
+        )
+
+    def take(self, *bodies: bytes, now: float = 0.0) -> int:
+        """Take bodies; how many spans a store has to keep."""
+        return sum(len(self.following.take(self.intake.read(body), now)) for body in bodies)
+
+    def records(self) -> list[dict[str, Any]]:
+        return by_span([record_of(run.replayed, run.trace_id).to_dict() for run in self.runs])
+
+
+def by_span(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(records, key=lambda record: (record["trace_id"], record["span_id"] or ""))
+
+
+def scored(bodies: Iterable[bytes]) -> list[dict[str, Any]]:
+    """What ``score`` finds in the same spans."""
+    found: dict[int, list[Any]] = {}
+    for body in bodies:
+        for span in read_request(body):
+            found.setdefault(span.trace_id, []).append(span)
+    return by_span(
+        record_of(run, trace_id).to_dict()
+        for trace_id, spans in found.items()
+        for run in replay(spans, Tracker())
+    )
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_verdicts_are_those_of_score_in_whatever_order_and_pieces(dialect: Dialect, seed: int) -> None:
+    chance = random.Random(seed)
+    traffic = Traffic()
+    for number in range(4):
+        traffic.agent(f"a{number}", dialect=dialect, turns=chance.choice((HEALTHY, STUCK)))
+        traffic.plain(2)
+    pieces = traffic.taken()
+    chance.shuffle(pieces)
+    followed = Followed()
+
+    followed.take(*pieces)
+    followed.following.tick(60.0)
+
+    assert followed.records() == scored(pieces) != []
+    assert len(followed.runs) == 4
+    assert all(run.complete and run.service == "shop" and run.environment == "test" for run in followed.runs)
+
+
+def test_a_trace_is_over_a_grace_after_its_root() -> None:
+    traffic = Traffic()
+    traffic.agent()
+    *inside, root = traffic.taken()
+    followed = Followed(grace_s=10.0, idle_s=30.0)
+
+    followed.take(root, now=0.0)  # nothing says yet that it is of interest
+    followed.take(*inside, now=5.0)
+    followed.following.tick(14.9)
+    assert followed.runs == []
+    followed.following.tick(15.0)
+    assert len(followed.runs) == 1
+    assert followed.following.counts.closed == {"root": 1}
+    assert followed.following.open_traces == followed.following.held_bytes == 0
+
+
+def test_without_a_root_a_trace_is_over_when_it_is_quiet() -> None:
+    traffic = Traffic()
+    traffic.agent()
+    *inside, agent, _root = traffic.taken()
+    followed = Followed(idle_s=30.0)
+
+    followed.take(*inside, now=0.0)
+    followed.take(agent, now=20.0)
+    followed.following.tick(49.0)
+    assert followed.runs == []
+    followed.following.tick(50.0)
+    assert [run.verdict.outcome for run in followed.runs] == ["completed"]
+    assert followed.following.counts.closed == {"idle": 1}
+
+
+def test_an_age_ends_a_trace_that_is_never_quiet() -> None:
+    traffic = Traffic()
+    traffic.agent(turns=STUCK)
+    followed = Followed(max_age_s=10.0)
+    for second, body in enumerate(traffic.taken()[:-2]):
+        followed.take(body, now=float(second))
+    assert followed.following.counts.closed == {"age": 1}
+    assert followed.following.counts.late > 0
+
+
+def test_late_and_retried_spans_start_no_other_run() -> None:
+    traffic = Traffic()
+    traffic.agent()
+    body = traffic.body()
+    followed = Followed(grace_s=1.0)
+
+    followed.take(body, body, now=0.0)
+    followed.following.tick(2.0)
+    assert followed.take(body, now=3.0) == 0
+    followed.following.tick(60.0)
+
+    assert len(followed.runs) == 1
+    assert (followed.following.counts.repeated, followed.following.counts.late) == (5, 4)
+
+
+def test_a_root_that_brings_a_verdict_is_not_judged_again() -> None:
+    traffic = Traffic()
+    with traffic.provider.get_tracer("x").start_as_current_span(
+        "evaluation_loop w", attributes={"loopeval.health.doom_loop_fired": False}
+    ):
+        pass
+    followed = Followed(grace_s=0.0)
+    followed.take(traffic.body())
+    followed.following.finish()
+    assert followed.runs == []
+    assert followed.following.counts.judged_before == 1
+
+
+def test_behind_another_server_a_run_is_not_judged_again() -> None:
+    traffic = Traffic()
+    traffic.agent(turns=STUCK)
+    body = traffic.body()
+    first, second = Followed(), Followed()
+    first.take(body)
+    first.following.finish()
+    told = verdict_request(first.runs)
+
+    second.take(body, told)
+    second.following.finish()
+
+    assert len(first.runs) == 1
+    assert second.runs == []
+    (verdict,) = read_request(told)
+    assert verdict.span_id == verdict_id(first.runs[0])
+    assert verdict.parent_id == (first.runs[0].root or verdict).span_id
+    assert scored([body, told]) == scored([body])
+
+
+def test_what_was_under_way_when_the_server_began_is_incomplete() -> None:
+    traffic = Traffic()
+    traffic.agent()
+    body = traffic.body()
+    spans = read_request(body)
+    began = min(span.start_ns for span in spans) + 1
+
+    during, before = Followed(complete_since_ns=began), Followed(complete_since_ns=began + 10**12)
+    for followed in (during, before):
+        followed.take(body)
+        followed.following.finish()
+
+    assert [(run.complete, run.verdict.outcome, run.verdict.passed) for run in during.runs] == [
+        (False, "incomplete", None)
+    ]
+    assert [run.complete for run in before.runs] == [True]
+
+
+def test_what_is_held_is_bounded_and_what_is_cut_says_so() -> None:
+    followed = Followed(max_traces=5)
+    for _ in range(20):
+        traffic = Traffic()
+        traffic.agent()
+        followed.take(*traffic.taken()[:-1], now=0.0)
+    assert followed.following.open_traces == 5
+    assert followed.following.counts.closed == {"capacity": 15}
+    assert {run.verdict.outcome for run in followed.runs} == {"incomplete"}
+
+
+def test_a_trace_without_end_is_cut() -> None:
+    traffic = Traffic()
+    traffic.agent(turns=HEALTHY * 20)
+    followed = Followed(max_trace_spans=20)
+    followed.take(*traffic.taken(), now=0.0)
+    assert followed.following.counts.closed == {"too_large": 1}
+    assert [run.complete for run in followed.runs] == [False]
+    assert followed.following.held_bytes == 0
+
+
+def test_spans_around_a_run_are_found_again_however_long_before_they_came() -> None:
+    traffic = Traffic()
+    tracer = traffic.provider.get_tracer("fastapi")
+    with tracer.start_as_current_span("POST /outer"), tracer.start_as_current_span("inner"):
+        traffic.agent()
+    pieces = traffic.taken()
+    followed = Followed()
+    followed.take(*reversed(pieces))
+    followed.following.finish()
+    assert {span.name for span in followed.runs[0].spans} >= {"POST /outer", "inner", "POST /chat"}
+
+
+def test_open_runs_go_on_from_what_a_store_has() -> None:
+    traffic = Traffic()
+    traffic.agent(turns=STUCK)
+    pieces = traffic.taken()
+    first, second = Followed(), Followed(complete_since_ns=10**19)
+    kept = [span for body in pieces[:-2] for span in first.following.take(first.intake.read(body), 0.0)]
+
+    assert second.following.restore(kept, 0.0) == len(kept)
+    second.take(*pieces[-2:])
+    second.following.finish()
+
+    assert second.records() == scored(pieces)
+
+
+def test_limits_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(ValueError, match="idle_s must be at least 0, got -1"):
+        Limits(idle_s=-1)
+    with pytest.raises(ValueError, match="max_traces must be at least 1, got 0"):
+        Limits(max_traces=0)

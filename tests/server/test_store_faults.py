@@ -1,0 +1,166 @@
+"""Files that are damaged, foreign, read-only, in use or full: a clear error, and nothing else stops."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from support.served_runs import NOW_NS, served
+
+from otel_loopeval.server.store import Store
+from otel_loopeval.server.store_queries import RunFilter
+from otel_loopeval.server.store_schema import StoreError
+
+TESTS = Path(__file__).parents[1]
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    path.write_bytes(b"no database at all, but long enough to be one" * 100)
+    with pytest.raises(StoreError, match=r"runs\.db' fails: file is not a database; move the file away"):
+        Store(path)
+
+
+def test_a_database_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE mine (x)")
+    other.close()
+    with pytest.raises(StoreError, match="is a database of another program"):
+        Store(path)
+
+
+def test_a_store_of_a_newer_version(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    Store(path).close()
+    with sqlite3.connect(path) as newer:
+        newer.execute("PRAGMA user_version = 7")
+    newer.close()
+    with pytest.raises(
+        StoreError, match="has version 7 of the schema, and this otel-loopeval knows versions"
+    ):
+        Store(path)
+
+
+def test_a_store_that_another_has_open(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.db")
+    with pytest.raises(StoreError, match="is in use by another process"):
+        Store(tmp_path / "runs.db")
+    store.close()
+    Store(tmp_path / "runs.db").close()
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"cannot open the store .*: No such file or directory"):
+        Store(tmp_path / "nowhere" / "runs.db")
+
+
+def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    Store(tmp_path / "runs.db").close()
+    assert (tmp_path / "runs.db").stat().st_mode & 0o777 == 0o600
+
+
+READ_ONLY = """
+import os, sys
+from otel_loopeval.server.store import Store, StoreError
+if os.getuid() == 0:
+    os.setuid(65_534)  # root may write to anything
+try:
+    Store(sys.argv[1])
+except StoreError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_a_file_that_must_not_be_written_to() -> None:
+    with TemporaryDirectory() as folder:  # pytest's own cannot be entered by another user
+        path = Path(folder, "runs.db")
+        Store(path).close()
+        path.chmod(0o444)
+        Path(f"{path}-lock").chmod(0o666)
+        Path(folder).chmod(0o755)
+        ran = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(TESTS.parent)},
+        )
+    assert ran.stderr == ""
+    assert ran.stdout == f"cannot open the store {str(path)!r}: Permission denied\n"
+
+
+def test_damage_in_the_middle_is_an_error_and_the_store_still_closes(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = Store(path, clock=lambda: NOW_NS)
+    for future in [store.put_run(served([9.0, 9.5], trace_id=n)) for n in range(1, 300)]:
+        future.result(10)
+    store.close()
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        stream.seek(4096 * 2)
+        stream.write(b"\xff" * (size - 4096 * 2))
+    store = Store(path, clock=lambda: NOW_NS)
+    with pytest.raises(StoreError, match=r"runs\.db' fails: database disk image is malformed"):
+        store.runs(RunFilter())
+    with pytest.raises(StoreError, match="malformed; move the file away, and a new one is made"):
+        store.put_run(served([9.0], trace_id=1)).result(10)
+    assert "malformed" in store.trouble
+    store.close()
+
+
+def test_what_cannot_be_kept_fails_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.db")
+    good, bad = served([9.0], trace_id=1), served([9.0], trace_id=2)
+    odd = [bad.spans[0].__class__("odd", 2, 9, None, 1, 2, {"x": 2**70})]
+    futures = [store.put_spans(good.spans), store.put_spans(odd), store.put_run(good)]
+    assert futures[0].result(10) is None
+    with pytest.raises(StoreError, match=r"cannot be kept in the store .*span 'odd'"):
+        futures[1].result(10)
+    assert futures[2].result(10) is None
+    store.close()
+
+
+FULL = """
+import resource, signal, sys
+from support.served_runs import served
+from otel_loopeval.server.store import Store, StoreError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+store = Store(sys.argv[1])
+store.put_spans(served([9.0], trace_id=1).spans).result(10)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+number = 1
+try:
+    while number < 10_000:
+        number += 1
+        store.put_spans(served([9.0] * 20, trace_id=number).spans).result(10)
+except StoreError as error:
+    print(error)
+print(bool(store.trouble), len({span.trace_id for span in store.open_spans()}) == number - 1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+store.put_spans(served([9.0], trace_id=20_000).spans).result(10)
+print(repr(store.trouble), 20_000 in {span.trace_id for span in store.open_spans()})
+store.close()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits")
+def test_a_full_disk_is_an_error_and_writing_goes_on_once_there_is_space(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "runs.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])},
+    )
+    assert ran.stderr == ""
+    first, kept, after = ran.stdout.splitlines()
+    assert "runs.db' fails: " in first
+    assert "full" in first or "disk I/O error" in first
+    assert kept == "True True", "what was acknowledged is there"
+    assert after == "'' True"
