@@ -1,7 +1,9 @@
 """OTLP over gRPC: handlers that take and give raw bytes, so that a message is read once, and by us."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, cast
 
 import grpc
 import grpc.aio
@@ -9,14 +11,17 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from otel_loopeval.server.core import PROTOBUF, SIGNALS, Core
-from otel_loopeval.server.options import Address, Tls
+from otel_loopeval.server.core import PROTOBUF, SIGNALS, Core, Reply, refused
+from otel_loopeval.server.options import Address, ServeOptions, Tls
 
 _METHODS: Final = {
     f"/opentelemetry.proto.collector.{signal.removesuffix('s') if signal != 'metrics' else signal}.v1."
     f"{name}Service/Export": signal
     for signal, name in zip(SIGNALS, ("Trace", "Metrics", "Logs"), strict=True)
 }
+_HEALTH: Final = "/grpc.health.v1.Health/Check"
+_SERVING: Final = b"\x08\x01"  # HealthCheckResponse.status, by hand: its package is for two bytes
+_NOT_SERVING: Final = b"\x08\x02"
 _CODES: Final = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
@@ -25,32 +30,107 @@ _CODES: Final = {
     503: grpc.StatusCode.UNAVAILABLE,
 }
 _DETAILS: Final = "grpc-status-details-bin"
-_MAX_STREAMS: Final = 1_000
+_MAX_STREAMS: Final = 100
+"""Calls at once on one connection; its other end keeps the next ones waiting."""
+_MAX_CALLS: Final = 1_000
+"""Calls at once; the next are told to come again."""
+_WINDOW: Final = 65_535
+_PATIENCE_S: Final = 1.0
+"""How long a message may always take to come in."""
+
+_TOO_MUCH: Final = refused(503, "too much at once", b"1")
+_TOO_SLOW: Final = refused(503, "the message took too long to come in", b"1")
+_NO_TOKEN: Final = refused(401, "a bearer token is needed")
+_NO_MESSAGE: Final = refused(400, "there is no message")
+
+_Handle = Callable[[Any, Any], Awaitable[bytes]]
+
+
+class _Incoming:
+    """Calls whose message is still coming in.
+
+    gRPC gathers a message, as long as it says it will be, and tells nobody how much of it is there. So there
+    is a bound on how many may be on their way, and on their time; where a new one would be one too many, the
+    one that has been on its way for longest is given up, and no slow sender keeps another one waiting.
+
+    Args:
+        options: The size of messages and of all of them, and their time.
+    """
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._most = max(4 * options.max_inflight // options.max_body, 16)
+        self._longest_s = options.request_s
+        self._began: dict[asyncio.Task[Any], float] = {}  # the oldest first
+        self._given_up: set[asyncio.Task[Any]] = set()
+        self._look: asyncio.TimerHandle | None = None
+
+    async def read(self, context: Any) -> bytes | Reply:
+        """The message of a call; what to say if there is none in time."""
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        began = self._began
+        now = time.monotonic()
+        if len(began) >= self._most and not self._give_up_oldest(now):
+            return _TOO_MUCH
+        began[task] = now
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(1, self._give_up_late)
+        try:
+            message = await context.read()
+        except asyncio.CancelledError:
+            if task not in self._given_up:
+                raise
+            if hasattr(task, "uncancel"):  # since Python 3.11
+                task.uncancel()  # type: ignore[reportAttributeAccessIssue,unused-ignore]
+            return _TOO_SLOW
+        finally:
+            began.pop(task, None)
+            self._given_up.discard(task)
+        return message if isinstance(message, bytes) else _NO_MESSAGE  # its own word for the end
+
+    def _give_up_oldest(self, now: float) -> bool:
+        task, since = next(iter(self._began.items()))
+        if now - since < _PATIENCE_S:
+            return False
+        self._give_up(task)
+        return True
+
+    def _give_up_late(self) -> None:
+        before = time.monotonic() - self._longest_s
+        for task in [task for task, since in self._began.items() if since < before]:
+            self._give_up(task)
+        self._look = asyncio.get_running_loop().call_later(1, self._give_up_late) if self._began else None
+
+    def _give_up(self, task: "asyncio.Task[Any]") -> None:
+        del self._began[task]
+        self._given_up.add(task)
+        task.cancel()
 
 
 class _Handler(grpc.GenericRpcHandler):
-    """Answers the three methods of OTLP."""
+    """Answers the three methods of OTLP, and health checks."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._incoming = _Incoming(core.options)
+        self._calls = 0
+        # On the wire, one message is a stream of one; as a stream, it is ours when to read it.
+        handler = grpc.stream_unary_rpc_method_handler
         self._handlers: dict[str, Any] = {
-            method: grpc.unary_unary_rpc_method_handler(self._export_of(signal))
-            for method, signal in _METHODS.items()
+            method: handler(self._export_of(signal)) for method, signal in _METHODS.items()
         }
+        self._handlers[_HEALTH] = handler(self._health)
 
     def service(self, handler_call_details: Any) -> Any:
         """The handler of a method, or None."""
         return self._handlers.get(handler_call_details.method)
 
-    def _export_of(self, signal: str) -> Any:
-        core = self._core
-
-        async def export(request: bytes, context: Any) -> bytes:
-            tenant = core.tenant_of(_authorization(context.invocation_metadata() or ()))
-            if tenant is None:
-                core.count(signal, 401, "")
-                await context.abort(grpc.StatusCode.UNAUTHENTICATED, "a bearer token is needed")
-            reply = await core.take(signal, PROTOBUF, b"", request, tenant or "")
+    def _export_of(self, signal: str) -> _Handle:
+        async def export(_messages: Any, context: Any) -> bytes:
+            self._calls += 1
+            try:
+                reply = await self._reply(signal, context)
+            finally:
+                self._calls -= 1
             if reply.status == 200:  # noqa: PLR2004
                 return reply.body
             code = _CODES.get(reply.status, grpc.StatusCode.INTERNAL)
@@ -62,6 +142,29 @@ class _Handler(grpc.GenericRpcHandler):
             raise AssertionError("abort raises")
 
         return export
+
+    async def _reply(self, signal: str, context: Any) -> Reply:
+        core = self._core
+        tenant = core.tenant_of(_authorization(context.invocation_metadata() or ()))
+        if tenant is None:
+            reply = _NO_TOKEN
+        elif self._calls > _MAX_CALLS:
+            reply = _TOO_MUCH
+        else:
+            message = await self._incoming.read(context)
+            if isinstance(message, bytes):
+                return await core.take(signal, PROTOBUF, b"", message, tenant)
+            reply = message
+        core.count(signal, reply.status, tenant or "")
+        return reply
+
+    async def _health(self, _messages: Any, context: Any) -> bytes:
+        message = await self._incoming.read(context)
+        if isinstance(message, Reply):
+            await context.abort(_CODES[message.status], message.body.decode())
+        elif message not in (b"", b"\x0a\x00"):
+            await context.abort(grpc.StatusCode.NOT_FOUND, "ask for the server as a whole: no service's name")
+        return _NOT_SERVING if self._core.draining else _SERVING
 
 
 def _authorization(metadata: Sequence[tuple[str, str | bytes]]) -> bytes:
@@ -86,15 +189,20 @@ async def start(core: Core, address: Address, tls: Tls | None) -> tuple[grpc.aio
         The server, and the port that it listens on.
 
     Raises:
-        OSError: The address cannot be had.
+        OSError: The address cannot be had, or the certificate and its key are of no use.
     """
+    options = core.options
     server = grpc.aio.server(
         options=[
-            ("grpc.max_receive_message_length", core.options.max_body),
+            ("grpc.max_receive_message_length", options.max_body),
             ("grpc.max_concurrent_streams", _MAX_STREAMS),
+            ("grpc.max_allowed_incoming_connections", options.max_connections),
+            ("grpc.server_handshake_timeout_ms", int(options.request_s * 1_000) or 1),
+            # What a call may send before it is its turn; with probes, a fast connection gets megabytes.
+            ("grpc.http2.lookahead_bytes", _WINDOW),
+            ("grpc.http2.bdp_probe", 0),
             ("grpc.so_reuseport", 0),  # else two servers share one port, and nobody is told
         ],
-        maximum_concurrent_rpcs=_MAX_STREAMS,
     )
     server.add_generic_rpc_handlers((_Handler(core),))
     try:
