@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 TESTS = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent)]
@@ -39,21 +39,42 @@ TICKS = os.sysconf("SC_CLK_TCK")
 PER_TRACE, PER_FILE = 20, 50_000
 
 
-def cpu_seconds() -> float:
-    """CPU time of all processes that came of this one, and of this one."""
-    times: dict[int, tuple[int, float]] = {}
+class Cpu(NamedTuple):
+    """CPU seconds: of the JVM, and of all Python processes, this one included."""
+
+    jvm: float
+    python: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.jvm + self.python
+
+    def since(self, earlier: "Cpu") -> "Cpu":
+        """What has been used meanwhile."""
+        return Cpu(self.jvm - earlier.jvm, self.python - earlier.python)
+
+
+def cpu_now() -> Cpu:
+    """CPU time of this process and of all that came of it."""
+    times: dict[int, tuple[int, bool, float]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
-                fields = (entry / "stat").read_text().rpartition(") ")[2].split()
+                head, _, tail = (entry / "stat").read_text().rpartition(") ")
             except OSError:  # it has ended meanwhile
                 continue
-            times[int(entry.name)] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
+            fields = tail.split()
+            times[int(entry.name)] = int(fields[1]), "(java" in head, sum(map(int, fields[11:15])) / TICKS
     family, grown = {os.getpid()}, True
     while grown:
-        more = {pid for pid, (parent, _) in times.items() if parent in family} - family
+        more = {pid for pid, (parent, *_) in times.items() if parent in family} - family
         family, grown = family | more, bool(more)
-    return sum(times[pid][1] for pid in family if pid in times)
+    ours = [times[pid] for pid in family if pid in times]
+    return Cpu(
+        sum(seconds for _, is_java, seconds in ours if is_java),
+        sum(seconds for _, is_java, seconds in ours if not is_java),
+    )
 
 
 def protobuf(line: str) -> bytes:
@@ -133,11 +154,11 @@ def stream(spark: Any, folder: Path, form: str) -> int:
     return found
 
 
-def measured(job: Callable[[], int]) -> tuple[int, float, float]:
+def measured(job: Callable[[], int]) -> tuple[int, float, Cpu]:
     """What a job gives, its seconds on the clock, and its CPU seconds."""
-    began, cpu = time.monotonic(), cpu_seconds()
+    began, cpu = time.monotonic(), cpu_now()
     runs = job()
-    return runs, time.monotonic() - began, cpu_seconds() - cpu
+    return runs, time.monotonic() - began, cpu_now().since(cpu)
 
 
 def main() -> None:
@@ -156,18 +177,22 @@ def main() -> None:
         size = write(large, options.spans, options.loops, options.form)
         print(f"{options.spans:,} spans, {size / options.spans:.0f} bytes each as {options.form}")
         run(spark, small, options.form)  # warms up the JVM and the workers
-        results: list[tuple[int, float]] = []
+        results: list[tuple[int, float, Cpu]] = []
         for count, folder in ((few, small), (options.spans, large)):
             runs, seconds, cpu = measured(lambda folder=folder: run(spark, folder, options.form))
-            results.append((count, cpu))
+            results.append((count, seconds, cpu))
             print(
-                f"{count:>9,} spans {runs:>7,} runs {seconds:>7.1f} s {cpu:>7.1f} CPU s "
-                f"{count / cpu:>9,.0f} spans/s a core"
+                f"{count:>9,} spans {runs:>7,} runs {seconds:>7.1f} s on the clock: {count / seconds:>7,.0f} "
+                f"spans/s; {cpu.total:>6.1f} CPU s ({cpu.jvm:.1f} JVM, {cpu.python:.1f} Python): "
+                f"{count / cpu.total:>7,.0f} spans/s a core"
             )
-        (few, little), (many, much) = results
-        each = (much - little) / (many - few)
-        rest = little - few * each
-        print(f"a span costs {each * 1e6:.1f} us: {1 / each:,.0f} spans/s a core; a job {rest:.1f} CPU s")
+        (few, _, little), (many, _, much) = results
+        more, each = many - few, much.since(little)
+        print(
+            f"a span costs {each.total / more * 1e6:.1f} us ({each.jvm / more * 1e6:.1f} JVM, "
+            f"{each.python / more * 1e6:.1f} Python): {more / each.total:,.0f} spans/s a core; "
+            f"a job {little.total - few / more * each.total:.1f} CPU s"
+        )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ SERVICES = tuple(
     {"service.name": f"service-{number}", "host.name": f"host-{number}", "k8s.pod.name": f"pod-{number}"}
     for number in range(20)
 )
+_LOOPS, _AGENTS = "otel_loopeval", "app.agents"
 _HTTP = {
     "http.request.method": "GET",
     "http.response.status_code": 200,
@@ -95,6 +96,7 @@ class Fleet:
                     90,
                     attributes=told,
                     events=events,
+                    scope=_LOOPS,
                     resource=resource,
                 ),
             ]
@@ -113,6 +115,7 @@ class Fleet:
             10,
             600,
             attributes=told,
+            scope=_LOOPS,
             resource=resource,
         )
         return [*found, root]
@@ -141,6 +144,7 @@ class Fleet:
                     60 + turn * 100,
                     30,
                     attributes=told,
+                    scope=_AGENTS,
                     resource=resource,
                 )
             )
@@ -157,6 +161,7 @@ class Fleet:
                 9,
                 900,
                 attributes=told,
+                scope=_AGENTS,
                 error=draw.random() < 0.2,
                 resource=resource,
             )
@@ -176,7 +181,15 @@ class Fleet:
             "server.address": "api.openai.com",
         }
         return self._span(
-            trace_id, span_id, parent_id, "chat gpt-4o", at_ms, 40, attributes=told, resource=resource
+            trace_id,
+            span_id,
+            parent_id,
+            "chat gpt-4o",
+            at_ms,
+            40,
+            attributes=told,
+            scope="opentelemetry.instrumentation.openai_v2",
+            resource=resource,
         )
 
 
