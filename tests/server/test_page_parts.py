@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.served_runs import NOW_NS, served
 
+from otel_loopeval.reports.steps import steps_of, text_of
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.page import formats
 from otel_loopeval.server.page.charts import curve, spark
-from otel_loopeval.server.page.steps import numbered, repeats_in, steps_of, text_of
+from otel_loopeval.server.page.steps import numbered, repeats_in
 from otel_loopeval.server.page.timeline import timeline
 from otel_loopeval.server.store_rows import key_of, packed_detail, row_of, run_of, unpacked_detail
 from otel_loopeval.testing import TraceBuilder

@@ -10,9 +10,10 @@ from typing import Final
 
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
+from otel_loopeval.reports.steps import Step, steps_of
 from otel_loopeval.runs.dialects import own
 from otel_loopeval.server.page.charts import Curve, curve
-from otel_loopeval.server.page.steps import Repeat, Step, numbered, repeats_in, steps_of
+from otel_loopeval.server.page.steps import Repeat, numbered, repeats_in
 from otel_loopeval.server.store_rows import RunDetail, StoredIteration, StoredRun
 
 _AT_EACH_END: Final = 100
