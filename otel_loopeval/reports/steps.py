@@ -52,7 +52,6 @@ class Step:
         start_ns: When it began, in nanoseconds since the epoch.
         duration_s: How long it took, in seconds.
         identity: What tells it apart from other calls of the tool; empty where that is not known.
-        iteration: Number of the iteration that it is in; None where it is in none.
     """
 
     kind: str
@@ -65,7 +64,6 @@ class Step:
     start_ns: int
     duration_s: float
     identity: str
-    iteration: int | None = None
 
 
 def step_of(span: SpanData) -> Step | None:

@@ -19,6 +19,7 @@ from otel_loopeval.server.store_queries import (
     RunPage,
     read_choices,
     read_counts,
+    read_open_traces,
     read_page,
     read_run,
     read_siblings,
@@ -147,6 +148,14 @@ class Store:
             if len(rows) < _READ_AT_ONCE:
                 return
             after = rows[-1][0], rows[-1][1]
+
+    def open_traces(self) -> int:
+        """How many traces are not closed; at most :data:`~otel_loopeval.server.store_queries.MOST_OPEN` + 1.
+
+        Raises:
+            StoreError: The file cannot be read.
+        """
+        return self._read(read_open_traces)
 
     def closed_roots(self, since_ns: int) -> list[tuple[int, int]]:
         """Trace and span ids of the roots of runs that were closed at a time or later.

@@ -15,6 +15,8 @@ VERDICTS: Final = (UNHEALTHY, DOOM_LOOP, HEALTHY, UNDECIDED)
 
 MOST_COUNTED: Final = 10_000
 """Runs that a list counts: counting all of a long one would take longer than reading a page of it."""
+MOST_OPEN: Final = 1_000
+"""Open traces that are counted, for the same reason."""
 _MAX_INT: Final = 2**63 - 1
 _CONDITIONS: Final = {
     UNHEALTHY: "passed = 0",
@@ -153,6 +155,17 @@ def read_siblings(
 def read_choices(connection: sqlite3.Connection, most: int) -> Choices:
     """Read what filters can choose from."""
     return Choices(_distinct(connection, "agent", most), _distinct(connection, "service", most))
+
+
+def read_open_traces(connection: sqlite3.Connection) -> int:
+    """Count the traces that have spans kept and are not closed, at most :data:`MOST_OPEN` + 1."""
+    # From one trace to the next in the index, since each may have very many spans.
+    return connection.execute(
+        "WITH RECURSIVE traces (id) AS (SELECT min(trace_id) FROM open_spans UNION ALL "
+        "SELECT (SELECT min(trace_id) FROM open_spans WHERE trace_id > id) FROM traces WHERE id IS NOT NULL "
+        "LIMIT ?) SELECT count(id) FROM traces",
+        (MOST_OPEN + 1,),
+    ).fetchone()[0]
 
 
 def _count(connection: sqlite3.Connection, where: str, values: list[Any]) -> int:

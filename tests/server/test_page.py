@@ -12,6 +12,7 @@ from support.page_server import assorted
 from support.served_runs import NOW_NS, agent_with_repeats, served, served_all
 
 from otel_loopeval.server.page import LOOPBACK_HOSTS, PageOptions, page_app
+from otel_loopeval.server.page.listing import under_way
 from otel_loopeval.server.store import Store
 from otel_loopeval.testing import TraceBuilder
 
@@ -41,7 +42,7 @@ def fill(store: Store, *runs: object) -> None:
 
 
 def agents(page: httpx.Response) -> list[str]:
-    return re.findall(r'<a id="run-[^"]*" href="[^"]*">([^<]*)</a>', page.text)
+    return re.findall(r'<a id="run-[^"]*" class="agent" href="[^"]*"><bdi>([^<]*)</bdi></a>', page.text)
 
 
 async def test_the_list_shows_each_run_with_its_verdict_in_words(store: Store) -> None:
@@ -164,7 +165,7 @@ async def test_repeated_steps_stand_side_by_side_with_their_results(store: Store
     fill(store, agent_with_repeats())
     page = await get(store, f"/runs/{7:032x}-{1:016x}")
     assert '<h3 id="repeat-1">5 \N{MULTIPLICATION SIGN} <code>search</code></h3>' in page.text
-    assert re.findall(r"<h4>call (\d), <a href=\"#iteration-(\d)\">", page.text) == [
+    assert re.findall(r"<h4>Call (\d), <a href=\"#iteration-(\d)\">", page.text) == [
         ("1", "2"),
         ("2", "3"),
         ("3", "4"),
@@ -353,10 +354,83 @@ async def test_without_a_store_the_page_says_so() -> None:
     assert (await get(None, "/live")).status_code == 200
 
 
-async def test_without_runs_it_says_how_to_send_some(store: Store) -> None:
+async def test_without_runs_it_says_how_to_send_some_to_its_own_address(
+    store: Store,
+) -> None:
     page = await get(store, "/")
-    assert "export OTEL_EXPORTER_OTLP_ENDPOINT=" in page.text
-    assert "No run fits these filters." in (await get(store, "/?verdict=healthy")).text
+    text = re.sub(r"<[^>]*>", "", page.text)
+    assert "export OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost\n" in text
+    assert "export OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf\n" in text
+    assert "OTEL_EXPORTER_OTLP_HEADERS" not in text
+    elsewhere = await get(store, "/", host="192.0.2.7:14318")
+    assert 'OTEL_EXPORTER_OTLP_ENDPOINT=<span id="endpoint">http://192.0.2.7:14318</span>' in elsewhere.text
+    secret = await get(store, "/", PageOptions(tokens=frozenset({"s3cret"})), authorization="Bearer s3cret")
+    assert "export OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20<var>token</var>" in secret.text
+    assert "s3cret" not in secret.text
+
+
+async def test_filters_that_fit_nothing_lead_back_to_all_runs(store: Store) -> None:
+    page = await get(store, "/?verdict=healthy&agent=nobody")
+    assert "No run fits these filters." in page.text
+    assert '<a id="clear-here" href="/">Show all runs</a>' in page.text
+    assert "OTEL_EXPORTER" not in page.text
+
+
+async def test_traces_that_are_not_over_are_counted(store: Store) -> None:
+    assert "under way" not in (await get(store, "/")).text
+    first = served([9.0, 9.5], trace_id=1)
+    store.put_spans(first.spans).result(30)
+    assert "1 trace under way: the runs in it show here" in (await get(store, "/")).text
+    store.put_spans([*served([9.0], trace_id=2).spans, *served([9.0], trace_id=2**127).spans]).result(30)
+    before = await get(store, "/live")
+    assert "3 traces under way: the runs in them show here" in before.text
+    fill(store, first)
+    store.close_trace(1).result(30)
+    after = await get(store, "/live")
+    assert "2 traces under way" in after.text
+    assert after.headers["etag"] != before.headers["etag"]
+
+
+@pytest.mark.parametrize(("traces", "text"), [(0, ""), (1, "1 trace"), (1_001, "more than 1,000 traces")])
+def test_open_traces_in_words(traces: int, text: str) -> None:
+    assert under_way(traces) == text
+
+
+async def test_what_was_wasted_is_told_in_iterations_tokens_and_money(store: Store) -> None:
+    run = agent_with_repeats()
+    priced = replace(run, verdict=run.verdict._replace(wasted_cost_usd=0.0123))
+    fill(store, priced, served([9.0], trace_id=8))
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", (await get(store, f"/runs/{7:032x}-{1:016x}")).text))
+    assert "Wasted 4 iterations 5,940 tokens (74 %) $0.0123 " in text
+    nothing = re.sub(
+        r"\s+", " ", re.sub(r"<[^>]*>", " ", (await get(store, f"/runs/{8:032x}-{1:016x}")).text)
+    )
+    assert "Wasted nothing " in nothing
+    assert "Best score 9 ≥ 8 (threshold)" in nothing
+
+
+async def test_links_lead_only_to_iterations_that_the_page_has(store: Store) -> None:
+    fill(store, agent_with_repeats(turns=450))
+    page = await get(store, f"/runs/{7:032x}-{1:016x}")
+    there = set(re.findall(r'id="iteration-(\d+)"', page.text))
+    assert there == {str(number) for number in [*range(1, 101), *range(351, 451)]}
+    linked = set(re.findall(r'href="#iteration-(\d+)"', page.text))
+    assert linked
+    assert linked <= there
+    assert "250 iterations are left out here" in page.text
+
+
+async def test_of_many_guard_events_the_first_show_and_the_others_are_folded(store: Store) -> None:
+    builder = TraceBuilder(1)
+    events = [builder.guard_event(iteration=1, tool=f"tool-{n}") for n in range(120)]
+    builder.run([3.0], events={1: events})
+    fill(store, *served_all(builder.spans))
+    page = await get(store, f"/runs/{1:032x}-{1:016x}")
+    shown, _, rest = page.text.partition('<details class="more"><summary>112 more</summary>')
+    assert len(re.findall(r"of <code>tool-\d+</code>", shown)) == 8
+    folded = rest.partition("</details>")[0]
+    assert len(re.findall(r"of <code>tool-\d+</code>", folded)) == 92
+    assert "and 20 that are not shown" in folded
 
 
 async def test_a_store_that_fails_is_told_of(store: Store, tmp_path: Path) -> None:

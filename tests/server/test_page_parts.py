@@ -12,7 +12,7 @@ from otel_loopeval.reports.steps import steps_of, text_of
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.page import formats
 from otel_loopeval.server.page.charts import curve, spark
-from otel_loopeval.server.page.steps import numbered, repeats_in
+from otel_loopeval.server.page.steps import iteration_at, repeats_in
 from otel_loopeval.server.page.timeline import timeline
 from otel_loopeval.server.store_rows import key_of, packed_detail, row_of, run_of, unpacked_detail
 from otel_loopeval.testing import TraceBuilder
@@ -48,8 +48,11 @@ def test_steps_are_in_the_iteration_that_they_began_in() -> None:
     for _ in range(4):
         tool(builder, "look", "{}")
     start = builder.spans[0].start_ns
-    steps = numbered(steps_of(builder.spans), [(start + 1_000_000_000, 1), (start + 3_000_000_000, 2)])
-    assert [step.iteration for step in steps] == [None, 1, 1, 2]
+    iterations = [(start + 1_000_000_000, 1), (start + 3_000_000_000, 2)]
+    steps = steps_of(builder.spans)
+    assert [iteration_at(step.start_ns, iterations) for step in steps] == [None, 1, 1, 2]
+    (repeat,) = repeats_in(steps, iterations)
+    assert [seen.iteration for seen in repeat.shown] == [None, 1, 1, 2]
 
 
 def test_repeats_are_told_apart_by_tool_and_arguments() -> None:
@@ -65,7 +68,7 @@ def test_repeats_are_told_apart_by_tool_and_arguments() -> None:
     ):
         tool(builder, "look", arguments, result)
     tool(builder, "other", "1", "a")
-    ones, twos = repeats_in(steps_of(builder.spans))
+    ones, twos = repeats_in(steps_of(builder.spans), [])
     assert (ones.arguments, ones.count, [(o.position, o.same) for o in ones.shown]) == (
         "1",
         3,

@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from otel_loopeval.reports import words
 from otel_loopeval.server.page import formats
-from otel_loopeval.server.page.listing import WINDOWS, capped, columns, read_asked, rows, tabs
+from otel_loopeval.server.page.listing import WINDOWS, capped, columns, read_asked, rows, tabs, under_way
 from otel_loopeval.server.page.options import PageOptions
 from otel_loopeval.server.page.timeline import timeline
 from otel_loopeval.server.store import Store
@@ -163,7 +163,8 @@ class _Site:
 
     def live(self, request: Request) -> Response:
         """What changes in the list; nothing where it is the same as the script has."""
-        changes = None if self._store is None else self._store.changes
+        store = self._store
+        changes = "" if store is None else f"{store.changes}-{store.open_traces()}"
         tag = f'"{self._started:x}-{changes}"'
         if request.headers.get("if-none-match") == tag and not read_asked(request.query_params).window:
             return Response(status_code=304, headers={"etag": tag})
@@ -185,6 +186,7 @@ class _Site:
             record=record,
             detail=detail,
             shown=shown,
+            shown_numbers={part.iteration.number for part in shown.parts},
             siblings=self._store.siblings(run),
             links=[]
             if record.trace_id is None
@@ -244,6 +246,9 @@ class _Site:
             "choices": store.choices(),
             "windows": WINDOWS,
             "trouble": store.trouble,
+            "under_way": under_way(store.open_traces()),
+            "endpoint": f"{request.url.scheme}://{request.url.netloc}",
+            "needs_token": bool(self._options.tokens),
         }
 
     def _page(

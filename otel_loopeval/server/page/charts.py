@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 _WIDTH: Final = 720.0
-_HEIGHT: Final = 200.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44.0, 12.0, 24.0, 26.0
+_HEIGHT: Final = 230.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50.0, 12.0, 26.0, 30.0
 _MOST_POINTS: Final = 400
 _MOST_DOTS: Final = 60
 _SPARK_WIDTH: Final = 88.0
-_SPARK_HEIGHT: Final = 22.0
+_SPARK_HEIGHT: Final = 30.0
 _LARGEST: Final = 1e300
 _TICKS: Final = 4
 _NEARLY: Final = 0.999_999  # of a quotient that rounding spoils

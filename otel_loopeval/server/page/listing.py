@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
+from otel_loopeval.reports import words
 from otel_loopeval.server.page.charts import Curve, spark
 from otel_loopeval.server.store_queries import (
     DOOM_LOOP,
     HEALTHY,
     MOST_COUNTED,
+    MOST_OPEN,
     UNDECIDED,
     UNHEALTHY,
     VERDICTS,
@@ -180,6 +182,15 @@ def columns(page: RunPage) -> Columns:
 def capped(count: int) -> str:
     """A number of runs, of which not more than so many were counted."""
     return f"{MOST_COUNTED:,}+" if count > MOST_COUNTED else f"{count:,}"
+
+
+def under_way(traces: int) -> str:
+    """How many traces are open, in words; empty where there is none."""
+    if not traces:
+        return ""
+    if traces > MOST_OPEN:
+        return f"more than {MOST_OPEN:,} traces"
+    return words.count(traces, "trace")
 
 
 def _text(value: str) -> str:

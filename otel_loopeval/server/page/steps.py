@@ -1,7 +1,9 @@
 """The steps of a run for its page: each in its iteration, and those that repeat beside one another."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from otel_loopeval.reports.steps import Step, repeated
@@ -9,6 +11,9 @@ from otel_loopeval.runs.dialects.facts import TOOL
 
 _MOST_GROUPS: Final = 10
 _MOST_SHOWN: Final = 4
+
+Starts = Sequence[tuple[int, int]]
+"""Start (nanoseconds since the epoch) and number of each iteration, by start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +23,13 @@ class Occurrence:
     Attributes:
         step: The call.
         position: Which one it is, from 1.
+        iteration: Number of the iteration that it is in; None where it is in none.
         same: Whether it brought what the first one brought; None where that is not known.
     """
 
     step: Step
     position: int
+    iteration: int | None
     same: bool | None
 
 
@@ -43,32 +50,22 @@ class Repeat:
     shown: tuple[Occurrence, ...]
 
 
-def repeats_in(steps: Iterable[Step]) -> list[Repeat]:
+def repeats_in(steps: Iterable[Step], iterations: Starts) -> list[Repeat]:
     """The tool calls that occur more than once with the same arguments, those that occur most first.
 
     Calls whose arguments nobody can tell are not compared.
     """
     groups = repeated(step for step in steps if step.kind == TOOL and step.identity)
-    return [_repeat(group) for group in groups[:_MOST_GROUPS]]
+    return [_repeat(group, iterations) for group in groups[:_MOST_GROUPS]]
 
 
-def numbered(steps: Iterable[Step], iterations: Sequence[tuple[int, int]]) -> list[Step]:
-    """The steps, each with the iteration that it began in.
-
-    Args:
-        steps: The steps, in the order in which they began.
-        iterations: Start (nanoseconds since the epoch) and number of each iteration, by start.
-    """
-    found: list[Step] = []
-    position = -1
-    for step in steps:
-        while position + 1 < len(iterations) and iterations[position + 1][0] <= step.start_ns:
-            position += 1
-        found.append(replace(step, iteration=iterations[position][1]) if position >= 0 else step)
-    return found
+def iteration_at(time_ns: int, iterations: Starts) -> int | None:
+    """Number of the iteration that a time is in; None before the first."""
+    position = bisect_right(iterations, time_ns, key=itemgetter(0))
+    return iterations[position - 1][1] if position else None
 
 
-def _repeat(group: Sequence[Step]) -> Repeat:
+def _repeat(group: Sequence[Step], iterations: Starts) -> Repeat:
     first = group[0]
     positions = range(len(group))
     if len(group) > _MOST_SHOWN:
@@ -78,7 +75,13 @@ def _repeat(group: Sequence[Step]) -> Repeat:
         first.arguments,
         len(group),
         tuple(
-            Occurrence(group[at], at + 1, None if at == 0 else _same(first, group[at])) for at in positions
+            Occurrence(
+                group[at],
+                at + 1,
+                iteration_at(group[at].start_ns, iterations),
+                None if at == 0 else _same(first, group[at]),
+            )
+            for at in positions
         ),
     )
 

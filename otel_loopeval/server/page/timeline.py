@@ -1,11 +1,10 @@
 """One run as its page shows it: iterations along time, with what happened in each."""
 
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Final
 
 from otel_loopeval import semconv
@@ -13,7 +12,7 @@ from otel_loopeval.health.guards import GuardEvent
 from otel_loopeval.reports.steps import Step, steps_of
 from otel_loopeval.runs.dialects import own
 from otel_loopeval.server.page.charts import Curve, curve
-from otel_loopeval.server.page.steps import Repeat, numbered, repeats_in
+from otel_loopeval.server.page.steps import Repeat, iteration_at, repeats_in
 from otel_loopeval.server.store_rows import RunDetail, StoredIteration, StoredRun
 
 _AT_EACH_END: Final = 100
@@ -103,10 +102,10 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
     record = run.record
     iterations = sorted(detail.iterations, key=attrgetter("number"))
     by_start = sorted((iteration.started_ns, iteration.number) for iteration in iterations)
-    steps = numbered(steps_of(detail.spans), by_start)
+    steps = steps_of(detail.spans)
     grouped: defaultdict[int | None, list[Step]] = defaultdict(list)
     for step in steps:
-        grouped[step.iteration].append(step)
+        grouped[iteration_at(step.start_ns, by_start)].append(step)
     alarms: defaultdict[int | None, list[GuardEvent]] = defaultdict(list)
     for event in detail.guard_events:
         alarms[_iteration_of(event, by_start)].append(event)
@@ -146,7 +145,7 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
         guard_events=tuple(sorted(detail.guard_events, key=lambda event: event.time_ns or 0)),
         before=tuple(grouped[None][:_MOST_STEPS]),
         curve=curve([(i.number, i.score) for i in iterations], record.threshold),
-        repeats=tuple(repeats_in(steps)),
+        repeats=tuple(repeats_in(steps, by_start)),
         started_ns=started_ns,
     )
 
@@ -183,8 +182,7 @@ def _ends(detail: RunDetail, by_start: Sequence[tuple[int, int]], ended_ns: int)
 def _iteration_of(event: GuardEvent, by_start: Sequence[tuple[int, int]]) -> int | None:
     if event.iteration is not None or event.time_ns is None:
         return event.iteration
-    position = bisect_right(by_start, event.time_ns, key=itemgetter(0))
-    return by_start[position - 1][1] if position else None
+    return iteration_at(event.time_ns, by_start)
 
 
 def _block(part: Part, span_s: float) -> Block:
