@@ -87,8 +87,24 @@ def test_the_pages_have_no_fault_that_axe_finds(
 
 @pytest.mark.parametrize("width", [320, 768, 1280])
 def test_no_page_is_wider_than_its_window(browser: Browser, server: PageServer, width: int) -> None:
+    long = "a-very-long-name-" * 30
+    server.put(
+        [
+            served(
+                [4.0, 9.0],
+                trace_id=301,
+                agent=long,
+                service=long,
+                attributes={"gen_ai.conversation.id": long},
+            )
+        ]
+    )
+    server.put(
+        [served([None, 9.0], trace_id=302, agent="x" * 500), served([1.0], trace_id=303, agent="وكيل البحث")]
+    )
     with Visit(browser, server.url, viewport={"width": width, "height": 800}) as page:
-        for path in ("/", DOOM, LONG, REPEATS):
+        strange = [f"/runs/{trace_id:032x}-{1:016x}" for trace_id in (301, 302, 303)]
+        for path in ("/", "/?agent=nobody", DOOM, LONG, REPEATS, *strange):
             page.goto(server.url + path)
             assert page.evaluate("document.documentElement.scrollWidth") == width, path
 
@@ -105,6 +121,74 @@ def test_a_run_that_ends_shows_by_itself_and_the_focus_stays(browser: Browser, s
         expect(page.get_by_role("status")).to_have_text("1 new run, 1 unhealthy")
         expect(link).to_be_focused()
         expect(page.get_by_role("link", name="All 12")).to_be_visible()
+
+
+def test_on_a_narrow_screen_runs_are_cards_and_still_a_table_to_a_screen_reader(
+    browser: Browser, server: PageServer
+) -> None:
+    with Visit(browser, server.url, viewport={"width": 360, "height": 800}) as page:
+        row = page.get_by_role("table").get_by_role("row").filter(has_text="planner")
+        expect(row.get_by_role("rowheader")).to_contain_text("planner")
+        expect(row.get_by_role("cell")).to_have_count(9)
+        expect(page.get_by_role("columnheader", name="Best score")).to_have_count(1)
+        box = row.bounding_box()
+        assert box is not None
+        assert box["width"] <= 328, "nothing has to be scrolled sideways"
+        expect(row.get_by_text("did not converge, doom loop (repeated_action)")).to_be_visible()
+        results = Axe().run(page)
+        assert [(v["id"], v["nodes"][0]["html"]) for v in results.response["violations"]] == []
+
+
+def test_a_row_that_leaves_the_page_leaves_the_focus_to_the_table(
+    browser: Browser, server: PageServer
+) -> None:
+    server.put(
+        served([9.0], trace_id=1_000 + n, agent=f"filler-{n}", closed_ns=NOW_NS + n) for n in range(39)
+    )
+    with Visit(browser, server.url) as page:
+        expect(page.get_by_role("status")).to_have_text("Live")
+        last = page.get_by_role("row").last.get_by_role("link")
+        last.focus()
+        leaving = last.get_attribute("id")
+        server.put([served([9.0], trace_id=2_000, agent="newcomer", closed_ns=NOW_NS + 99)])
+        expect(page.get_by_role("row").nth(1)).to_contain_text("newcomer", timeout=30_000)
+        assert page.locator(f"[id='{leaving}']").count() == 0
+        expect(page.get_by_role("region", name="Table of runs")).to_be_focused()
+
+
+def test_what_is_marked_in_the_list_is_not_taken_away(browser: Browser, server: PageServer) -> None:
+    with Visit(browser, server.url) as page:
+        expect(page.get_by_role("status")).to_have_text("Live")
+        page.evaluate("getSelection().selectAllChildren(document.querySelector('td.why'))")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        server.put([served([2.0], trace_id=77, agent="newcomer", closed_ns=NOW_NS + 1)])
+        page.wait_for_timeout(4_500)  # two turns of the page's clock
+        assert asked == []
+        page.evaluate("getSelection().removeAllRanges()")
+        expect(page.get_by_role("row").nth(1)).to_contain_text("newcomer", timeout=30_000)
+
+
+def test_without_runs_the_page_names_its_own_address_and_the_first_run_takes_its_place(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with PageServer(tmp_path) as server, Visit(browser, server.url) as page:
+        expect(page.locator(".empty pre")).to_contain_text(f"OTEL_EXPORTER_OTLP_ENDPOINT={server.url}\n")
+        server.put([served([9.0], agent="first")])
+        expect(page.get_by_role("link", name="first")).to_be_visible(timeout=30_000)
+        expect(page.locator(".empty")).to_have_count(0)
+
+
+def test_a_link_unfolds_the_iteration_that_it_leads_to(browser: Browser, server: PageServer) -> None:
+    server.put([agent_with_repeats(40, turns=30)])  # of so many, those without an event are folded
+    with Visit(browser, server.url + f"/runs/{40:032x}-{1:016x}", reduced_motion="reduce") as page:
+        steps = page.locator("#iteration-3 .steps")
+        expect(steps).to_be_hidden()
+        page.get_by_role("link", name="iteration 3", exact=True).click()
+        expect(steps).to_be_visible()
+        page.goto(server.url + f"/runs/{40:032x}-{1:016x}#iteration-20")
+        page.reload()
+        expect(page.locator("#iteration-20 .steps")).to_be_visible()
 
 
 def test_updates_can_be_paused(browser: Browser, server: PageServer) -> None:
@@ -125,7 +209,7 @@ def test_it_works_without_script(browser: Browser, server: PageServer) -> None:
         page.get_by_role("link", name="planner").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("planner")
         expect(page.locator("svg.curve polyline")).to_have_count(1)
-        page.get_by_role("link", name="all runs of planner").click()
+        page.get_by_role("link", name="all runs of this agent").click()
         expect(page.locator("tbody tr")).to_have_count(1)
 
 
@@ -164,7 +248,7 @@ def test_iterations_fold_and_links_lead_to_them(browser: Browser, server: PageSe
         expect(part.get_by_text('{"query": "<b>otters</b>", "pages": 3}')).to_be_visible()
         part.locator("summary").press("Enter")
         expect(part.get_by_text('{"query": "<b>otters</b>", "pages": 3}')).to_be_hidden()
-        page.get_by_role("heading", name="call 2").get_by_role("link", name="iteration 3").click()
+        page.get_by_role("heading", name="Call 2").get_by_role("link", name="iteration 3").click()
         assert page.url.endswith("#iteration-3")
         expect(part).to_be_in_viewport()
         expect(page.locator(".beside > li")).to_have_count(4)
