@@ -4,22 +4,31 @@
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import BytesValue
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from otel_loopeval.otlp.decoding import SPAN_ID_BYTES, STATUS_ERROR, TRACE_ID_BYTES
 from otel_loopeval.otlp.misfit import Misfit
+from otel_loopeval.otlp.parts import (
+    EventParts,
+    ResourceParts,
+    parse_request,
+    parse_resource_spans,
+    parse_span,
+)
 from otel_loopeval.otlp.spans import make_span
 from otel_loopeval.otlp.values import inner_depth
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 
 _PLAIN = frozenset({"string_value", "bool_value", "int_value", "double_value", "bytes_value"})
+_SCALARS: Final = frozenset({str, int, bool, float})
+_MAX_KNOWN: Final = 10_000
+_MAX_KNOWN_BYTES: Final = 128
 
 
 def read_request(data: bytes) -> list[SpanData]:
@@ -29,7 +38,7 @@ def read_request(data: bytes) -> list[SpanData]:
         Misfit: It is none.
     """
     try:
-        request = ExportTraceServiceRequest.FromString(data)
+        request = parse_request(data)
     except DecodeError:
         raise Misfit("an OTLP protobuf request of traces", data) from None
     spans: list[SpanData] = []
@@ -62,7 +71,7 @@ def read_resource_spans(data: bytes) -> list[SpanData]:
         Misfit: It is none.
     """
     try:
-        resource_spans = ResourceSpans.FromString(data)
+        resource_spans = parse_resource_spans(data)
     except DecodeError:
         raise Misfit("an OTLP protobuf ResourceSpans", data) from None
     return _resource_spans(resource_spans)
@@ -80,10 +89,24 @@ def read_span(data: bytes, scope: str, resource: Mapping[str, Any]) -> SpanData:
         Misfit: It is none.
     """
     try:
-        span = Span.FromString(data)
+        span = parse_span(data)
+        status = Status.FromString(b"".join(span.status)) if span.status else _NO_STATUS
+        return make_span(
+            span.name,
+            _required_id(span.trace_id, TRACE_ID_BYTES, "trace_id"),
+            _required_id(span.span_id, SPAN_ID_BYTES, "span_id"),
+            _id(span.parent_span_id, SPAN_ID_BYTES, "parent_span_id"),
+            span.start_time_unix_nano,
+            span.end_time_unix_nano,
+            dict(map(_pair, span.attributes)),
+            tuple(map(_event, span.events)) if span.events else (),
+            status.code == STATUS_ERROR,
+            scope,
+            resource,
+            status.message,
+        )
     except DecodeError:
         raise Misfit("an OTLP protobuf Span", data) from None
-    return _span(span, scope, resource)
 
 
 def read_resource(data: bytes) -> dict[str, Any]:
@@ -110,38 +133,24 @@ def read_scope_name(data: bytes) -> str:
         raise Misfit("an OTLP protobuf InstrumentationScope", data) from None
 
 
-def _resource_spans(found: ResourceSpans) -> list[SpanData]:
-    resource = _attributes(found.resource.attributes)
+_NO_STATUS: Final = Status()
+
+
+def _resource_spans(found: ResourceParts) -> list[SpanData]:
+    resource = read_resource(b"".join(found.resource))
     spans: list[SpanData] = []
     for scope_index, scope_spans in enumerate(found.scope_spans):
-        scope = scope_spans.scope.name
+        scope = read_scope_name(b"".join(scope_spans.scope))
         for index, span in enumerate(scope_spans.spans):
             try:
-                spans.append(_span(span, scope, resource))
+                spans.append(read_span(span, scope, resource))
             except Misfit as misfit:  # noqa: PERF203 - the place is only known here
                 raise misfit.inside(f"[{index}]").inside(f"scope_spans[{scope_index}].spans") from None
     return spans
 
 
-def _span(span: Span, scope: str, resource: Mapping[str, Any]) -> SpanData:
-    return make_span(
-        span.name,
-        _required_id(span.trace_id, TRACE_ID_BYTES, "trace_id"),
-        _required_id(span.span_id, SPAN_ID_BYTES, "span_id"),
-        _id(span.parent_span_id, SPAN_ID_BYTES, "parent_span_id"),
-        span.start_time_unix_nano,
-        span.end_time_unix_nano,
-        _attributes(span.attributes),
-        tuple(map(_event, span.events)) if span.events else (),
-        span.status.code == STATUS_ERROR,
-        scope,
-        resource,
-        span.status.message,
-    )
-
-
-def _event(event: Span.Event) -> SpanEvent:
-    return SpanEvent(event.name, event.time_unix_nano, _attributes(event.attributes))
+def _event(event: EventParts) -> SpanEvent:
+    return SpanEvent(event.name, event.time_unix_nano, dict(map(_pair, event.attributes)))
 
 
 def _id(data: bytes, size: int, field: str) -> int | None:
@@ -159,24 +168,34 @@ def _required_id(data: bytes, size: int, field: str) -> int:
     return number
 
 
-def _attributes(pairs: Iterable[KeyValue], depth: int = 0) -> dict[str, Any]:
-    attributes: dict[str, Any] = {}
-    for pair in pairs:
+class _Known(dict[bytes, tuple[str, Any]]):
+    """Attributes that have been read, by their encoding: most come again and again, in span after span."""
+
+    def __missing__(self, data: bytes) -> tuple[str, Any]:
+        pair = KeyValue.FromString(data)
         value = pair.value
-        kind = value.WhichOneof("value")
-        if kind == "string_value":
-            attributes[pair.key] = value.string_value
-        elif kind == "int_value":
-            attributes[pair.key] = value.int_value
-        else:
-            attributes[pair.key] = _other_value(value, kind, depth)
-    return attributes
+        found = pair.key, _value(value, value.WhichOneof("value"), 0)
+        # Longer ones are content, which does not come again. Containers may be changed by whoever has them.
+        if len(data) <= _MAX_KNOWN_BYTES and found[1].__class__ in _SCALARS:
+            if len(self) >= _MAX_KNOWN:
+                self.clear()
+            self[data] = found
+        return found
 
 
-def _other_value(value: AnyValue, kind: str | None, depth: int) -> Any:
+_pair: Final = _Known().__getitem__
+
+
+def _attributes(pairs: Iterable[KeyValue], depth: int = 0) -> dict[str, Any]:
+    return {pair.key: _value(pair.value, pair.value.WhichOneof("value"), depth) for pair in pairs}
+
+
+def _value(value: AnyValue, kind: str | None, depth: int) -> Any:
+    if kind == "string_value":
+        return value.string_value
     if kind == "array_value":
         inner = inner_depth(depth)
-        return tuple(_other_value(item, item.WhichOneof("value"), inner) for item in value.array_value.values)
+        return tuple(_value(item, item.WhichOneof("value"), inner) for item in value.array_value.values)
     if kind == "kvlist_value":
         return _attributes(value.kvlist_value.values, inner_depth(depth))
     # Empty, or of a kind that a later version has added: None.

@@ -7,7 +7,7 @@ those of ``otel-loopeval score``. A state machine with one owner: not thread-saf
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.otlp.misfit import Misfit
@@ -17,7 +17,7 @@ from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy
-from otel_loopeval.server.intake import Batch, Group, Intake, Other, ids_of
+from otel_loopeval.server.intake import Batch, Group, Intake, Others, ids_of
 from otel_loopeval.server.served import ServedRun
 
 CLOSED_ROOT: Final = "root"
@@ -65,6 +65,14 @@ class Limits:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
 
 
+class _Other(NamedTuple):
+    """A span that is not decoded."""
+
+    parent_id: bytes
+    group: Group
+    data: bytes
+
+
 class _Trace:
     """A trace of which more may come."""
 
@@ -72,7 +80,7 @@ class _Trace:
 
     def __init__(self, now: float) -> None:
         self.spans: dict[int, SpanData] = {}
-        self.others: dict[bytes, tuple[bytes, Other]] = {}
+        self.others: dict[bytes, _Other] = {}
         self.bytes = 0
         self.heard = now
         self.age_at = now
@@ -152,8 +160,8 @@ class Following:
         self._rooted: dict[bytes, _Trace] = {}  # by when the root came
         self._rootless: dict[bytes, _Trace] = {}  # by when there was news
         self._over: dict[bytes, None] = {}
-        self._waiting: dict[bytes, list[Other]] = {}
-        self._waited: dict[bytes, list[Other]] = {}
+        self._waiting: dict[bytes, list[Others]] = {}
+        self._waited: dict[bytes, list[Others]] = {}
         self._waiting_bytes = 0
         self._turned_at = 0.0
         self.held_bytes = 0
@@ -280,7 +288,7 @@ class Following:
                 waiting[key] = others
             else:
                 before += others
-        self._waiting_bytes += batch.size
+        self._waiting_bytes += batch.size + batch.total * _WAITING_BYTES
         if (
             self._waiting_bytes * 2 > self._limits.waiting_bytes
             or now - self._turned_at > self._limits.idle_s
@@ -298,30 +306,29 @@ class Following:
                 self._surround(key, trace, others, now, kept)
 
     def _surround(
-        self, key: bytes, trace: _Trace, others: list[Other], now: float, kept: list[SpanData]
+        self, key: bytes, trace: _Trace, others: list[Others], now: float, kept: list[SpanData]
     ) -> None:
-        room = self._limits.max_trace_spans - len(trace.others)
-        if len(others) > room:
-            self.counts.forgotten += len(others) - max(room, 0)
-            others = others[: max(room, 0)]
         rooted = False
-        for other in others:
-            span_id, parent_id = ids_of(other)
-            group, start, end = other
-            rooted = rooted or not parent_id
-            if span_id in trace.wanted:
-                around = self._decode(other)
-                if around is not None:
-                    self._put(key, trace, around, now)
-                    kept.append(around)
-                continue
-            if span_id not in trace.others:
-                size = end - start + 300
-                trace.bytes += size
-                self.held_bytes += size
-            # A copy: the whole body would be kept for it.
-            alone = Group(group.body[start:end], group.resource, group.scope)
-            trace.others[span_id] = parent_id, (alone, 0, end - start)
+        room = self._limits.max_trace_spans - len(trace.others)
+        for group, several in others:
+            if len(several) > room:
+                self.counts.forgotten += len(several) - room
+                del several[room:]
+            room -= len(several)
+            for data in several:
+                span_id, parent_id = ids_of(data)
+                rooted = rooted or not parent_id
+                if span_id in trace.wanted:
+                    around = self._decode(group, data)
+                    if around is not None:
+                        self._put(key, trace, around, now)
+                        kept.append(around)
+                    continue
+                if span_id not in trace.others:
+                    size = len(data) + 300
+                    trace.bytes += size
+                    self.held_bytes += size
+                trace.others[span_id] = _Other(parent_id, group, data)
         self._heard(key, trace, now, rooted=rooted)
 
     def _bound(self, now: float) -> None:
@@ -415,21 +422,22 @@ class Following:
             parent_id = span.parent_id
             parent = None if parent_id is None else parent_id.to_bytes(8, "big")
             while parent and (other := others.pop(parent, None)) is not None:
-                parent = other[0]
-                around = self._decode(other[1])
+                parent = other.parent_id
+                around = self._decode(other.group, other.data)
                 if around is not None and around.span_id not in trace.spans:
                     found.append(around)
         return found
 
-    def _decode(self, other: Other) -> SpanData | None:
+    def _decode(self, group: Group, data: bytes) -> SpanData | None:
         try:
-            return self._intake.decode(other)
+            return self._intake.decode(group, data)
         except Misfit:
             self.counts.unreadable += 1
             return None
 
 
-_LIST_BYTES: Final = 500
+_WAITING_BYTES: Final = 80
+"""What Python takes for a span that waits, beside its bytes."""
 
 
 def _text(value: object) -> str:

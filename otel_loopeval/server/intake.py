@@ -1,31 +1,36 @@
-"""One OTLP body → the spans that tell of loops, decoded, and the places of all others.
+"""One OTLP body → the spans that tell of loops, decoded, and all others by their traces, as bytes.
 
-Nearly all spans of a service have nothing to do with agents. They are not decoded: the framing of protobuf is
-walked down to each span, the ids are taken from the places where every exporter writes them, and one search
-over the whole body finds the bytes that a span of interest has. Whatever is not plainly so is left to the
-decoder of the whole, and both give the same (a test holds that).
+Nearly all spans of a service have nothing to do with agents. They are not decoded: a body is taken apart as
+far as its spans, one search over those of a scope finds the bytes that a span of interest has, and the ids of
+the others are where every exporter writes them. Whatever is not plainly so is left to the decoder of the
+whole, and both give the same (a test holds that).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from otel_loopeval.otlp.files import read_line
+from otel_loopeval.otlp.misfit import Misfit
+from otel_loopeval.otlp.parts import parse_request
 from otel_loopeval.otlp.protobuf import read_request, read_resource, read_scope_name, read_span
 from otel_loopeval.runs.dialects.frameworks import is_ai
 from otel_loopeval.runs.dialects.marking import MARKERS, is_marked
 from otel_loopeval.runs.spans import SpanData
 
-# Tags of protobuf, each a field's number and "it has a length". The loop for spans has them as literals,
-# since a global costs it a twentieth of its time.
-_FIELD_1: Final = 0x0A
-_FIELD_2: Final = 0x12
-_FIELD_3: Final = 0x1A
 _IDS_BYTES: Final = 28
+"""A span begins with two bytes and its trace id of 16, two bytes and its own id of 8."""
+_upto_span_id: Final = itemgetter(slice(20))
 _NO_TRACE: Final = bytes(16)
 _MAX_CACHED: Final = 1_000
 _MAX_CACHED_BYTES: Final = 4096
 
-Find = Callable[[bytes], "list[int]"]
+Found = tuple[int, int, int]
+"""Number of a marker, where it begins and where it ends."""
+Find = Callable[[bytes], "list[Found]"]
 
 
 def _make_find() -> Find:
@@ -33,47 +38,26 @@ def _make_find() -> Find:
         from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 - may be missing
     except ImportError:
         return find_plainly
-    automaton = BytesAhoCorasick(list(MARKERS), matchkind=MatchKind.LeftmostFirst)
-    matches = automaton.find_matches_as_indexes
-
-    def find(body: bytes) -> list[int]:
-        return [start for _, start, _ in matches(body)]
-
-    return find
+    return BytesAhoCorasick(list(MARKERS), matchkind=MatchKind.LeftmostFirst).find_matches_as_indexes
 
 
-def find_plainly(body: bytes) -> list[int]:
-    """Where the markers are in a body, in order: with the standard library alone, ten times slower."""
-    found: list[int] = []
-    for marker in MARKERS:
-        start = body.find(marker)
+def find_plainly(data: bytes) -> list[Found]:
+    """Where the markers are, in order: with the standard library alone, ten times slower."""
+    found: list[Found] = []
+    for number, marker in enumerate(MARKERS):
+        start = data.find(marker)
         while start >= 0:
-            found.append(start)
-            start = body.find(marker, start + len(marker))
-    found.sort()
+            end = start + len(marker)
+            found.append((number, start, end))
+            start = data.find(marker, end)
+    found.sort(key=itemgetter(1))
     return found
 
 
-class Group:
-    """What the undecoded spans of one scope of a body have in common.
-
-    Attributes:
-        body: The body.
-        resource: The bytes of the resource.
-        scope: Name of the instrumentation scope.
-    """
-
-    __slots__ = ("body", "resource", "scope")
-
-    def __init__(self, body: bytes, resource: bytes, scope: str) -> None:
-        self.body = body
-        self.resource = resource
-        self.scope = scope
-
-
-Other = tuple[Group, int, int]
-"""A span that is not decoded: what it has in common with others, where it begins in the body, where it ends.
-A plain tuple, since there are hundreds of thousands a second."""
+Group = tuple[bytes, str]
+"""What undecoded spans have in common: their encoded resource, and the name of their scope."""
+Others = tuple[Group, list[bytes]]
+"""Encoded spans of one trace, and what they have in common."""
 
 
 class Batch(NamedTuple):
@@ -88,7 +72,7 @@ class Batch(NamedTuple):
     """
 
     marked: list[SpanData]
-    others: "dict[bytes, list[Other]]"
+    others: dict[bytes, list[Others]]
     decoded: list[SpanData]
     total: int
     size: int
@@ -102,13 +86,13 @@ class Intake:
     """Reads bodies. One owner: not thread-safe.
 
     Args:
-        find: Finds the markers in a body; the quickest one there is by default.
+        find: Finds the markers in bytes; the quickest one there is by default.
     """
 
     def __init__(self, find: Find | None = None) -> None:
         self._find = find or _make_find()
         self._resources: dict[bytes, dict[str, Any]] = {}
-        self._scopes: dict[bytes, str] = {}
+        self._scopes: dict[bytes, tuple[str, bool]] = {}
 
     def read(self, body: bytes) -> Batch:
         """The spans of one ``ExportTraceServiceRequest``.
@@ -117,8 +101,8 @@ class Intake:
             Misfit: It is none.
         """
         try:
-            return self._walk(body)
-        except (_Odd, IndexError):
+            return self._take_apart(body)
+        except (_Odd, DecodeError, Misfit):
             return _split(read_request(body), len(body))
 
     def read_json(self, body: bytes) -> Batch:
@@ -129,117 +113,54 @@ class Intake:
         """
         return _split(read_line(body), len(body))
 
-    def decode(self, other: Other) -> SpanData:
+    def decode(self, group: Group, data: bytes) -> SpanData:
         """A span that was left undecoded.
 
         Raises:
             Misfit: It is no span: nobody had looked into it.
         """
-        group, start, end = other
-        return read_span(group.body[start:end], group.scope, self._resource(group.resource))
+        resource, scope = group
+        return read_span(data, scope, self._resource(resource))
 
-    def _walk(self, body: bytes) -> Batch:
-        hits = self._find(body)
-        hits.append(len(body))  # a last one, so that there always is a next one
+    def _take_apart(self, body: bytes) -> Batch:
         marked: list[SpanData] = []
-        others: dict[bytes, list[Other]] = {}
-        position, end, count = 0, len(body), 0
-        while position < end:
-            if body[position] != _FIELD_1:  # resource_spans
-                raise _Odd
-            start, position = _extent(body, position + 1, end)
-            count += self._resource_spans(body, start, position, hits, marked, others)
-        return Batch(marked, others, [], count, end)
-
-    def _resource_spans(
-        self,
-        body: bytes,
-        position: int,
-        end: int,
-        hits: list[int],
-        marked: list[SpanData],
-        others: dict[bytes, list[Other]],
-    ) -> int:
-        resource = b""
+        others: dict[bytes, list[Others]] = {}
         count = 0
-        started = False
-        while position < end:
-            tag = body[position]
-            start, position = _extent(body, position + 1, end)
-            if tag == _FIELD_2:  # scope_spans
-                started = True
-                count += self._scope_spans(body, start, position, resource, hits, marked, others)
-            elif tag == _FIELD_1 and not started and not resource:  # resource
-                resource = body[start:position]
-            elif tag != _FIELD_3:  # schema_url
-                raise _Odd
-        return count
-
-    def _scope_spans(  # noqa: C901, PLR0912 - calls in a loop of this heat cost more than they explain
-        self,
-        body: bytes,
-        position: int,
-        end: int,
-        resource: bytes,
-        hits: list[int],
-        marked: list[SpanData],
-        others: dict[bytes, list[Other]],
-    ) -> int:
-        scope = ""
-        if position < end and body[position] == _FIELD_1:  # scope
-            start, position = _extent(body, position + 1, end)
-            scope = self._scope(body[start:position])
-        everything = is_ai(scope)
-        group = Group(body, resource, scope)
-        count = 0
-        hit = 0
-        next_hit = hits[0]
-        while next_hit < position:
-            hit += 1
-            next_hit = hits[hit]
-        while position < end:
-            # The hot path: this loop is what a span that nobody is interested in costs.
-            tag, size = body[position], body[position + 1]
-            start = position + 2
-            if size >= 0x80:  # noqa: PLR2004 - more bytes of the length follow
-                more = body[start]
-                if more < 0x80:  # noqa: PLR2004 - it is the last
-                    size += (more << 7) - 0x80
-                    start += 1
-                else:
-                    start, position = _extent(body, position + 1, end)
-                    size = position - start
-            position = start + size
-            if position > end:
-                raise _Odd
-            if tag != 0x12:  # noqa: PLR2004 - spans
-                if tag == _FIELD_3:  # schema_url
+        find, scopes = self._find, self._scopes
+        # The hot path: this is what spans that nobody is interested in cost.
+        for resource_spans in parse_request(body).resource_spans:
+            resource = b"".join(resource_spans.resource)
+            for scope_spans in resource_spans.scope_spans:
+                spans = scope_spans.spans[:]
+                encoded = b"".join(scope_spans.scope)
+                scope, everything = scopes.get(encoded) or self._scope(encoded)
+                count += len(spans)
+                if everything:
+                    told = self._resource(resource)
+                    marked += [read_span(data, scope, told) for data in spans]
                     continue
-                raise _Odd
-            if (
-                body[start : start + 2] != b"\x0a\x10"
-                or body[start + 18 : start + 20] != b"\x12\x08"
-                or size < _IDS_BYTES
-            ):
-                raise _Odd  # ids of another length, or elsewhere
-            count += 1
-            if next_hit < position or everything:
-                while next_hit < position:
-                    hit += 1
-                    next_hit = hits[hit]
-                marked.append(read_span(body[start:position], scope, self._resource(resource)))
-                continue
-            trace_id = body[start + 2 : start + 18]
-            found = others.get(trace_id)
-            if found is None:
-                if trace_id == _NO_TRACE:
+                found = find(b"".join(spans))
+                if found:
+                    spans, of_interest = _sort_out(spans, found)
+                    told = self._resource(resource)
+                    marked += [read_span(data, scope, told) for data in of_interest]
+                if not spans:
+                    continue
+                if min(map(len, spans)) < _IDS_BYTES:
                     raise _Odd
-                others[trace_id] = [(group, start, position)]
-            else:
-                found.append((group, start, position))
-        if hit:
-            del hits[:hit]
-        return count
+                group = (resource, scope)
+                for start, several in groupby(spans, _upto_span_id):
+                    trace_id = start[2:18]
+                    if start[:2] != b"\x0a\x10" or start[18:] != b"\x12\x08" or trace_id == _NO_TRACE:
+                        raise _Odd  # ids of another length, or elsewhere
+                    before = others.get(trace_id)
+                    if before is None:
+                        others[trace_id] = [(group, list(several))]
+                    elif before[-1][0] is group:
+                        before[-1][1].extend(several)
+                    else:
+                        before.append((group, list(several)))
+        return Batch(marked, others, [], count, len(body))
 
     def _resource(self, data: bytes) -> dict[str, Any]:
         """The attributes of a resource: one mapping for all spans of one resource."""
@@ -249,44 +170,58 @@ class Intake:
             _keep(self._resources, data, found)
         return found
 
-    def _scope(self, data: bytes) -> str:
-        found = self._scopes.get(data)
-        if found is None:
-            found = read_scope_name(data)
-            _keep(self._scopes, data, found)
+    def _scope(self, data: bytes) -> tuple[str, bool]:
+        """The name of a scope, and whether all spans of it are of interest."""
+        name = read_scope_name(data)
+        found = name, is_ai(name)
+        _keep(self._scopes, data, found)
         return found
 
 
-def ids_of(other: Other) -> tuple[bytes, bytes]:
+def _sort_out(spans: Sequence[bytes], found: Iterable[Found]) -> tuple[list[bytes], list[bytes]]:
+    """The spans without any of what was found in all of them joined, and those with some."""
+    plain: list[bytes] = []
+    of_interest: list[bytes] = []
+    places = iter(found)
+    _, place, _ = next(places)
+    end = 0
+    for data in spans:
+        end += len(data)
+        if place >= end:
+            plain.append(data)
+            continue
+        of_interest.append(data)
+        while place < end:
+            _, place, _ = next(places, _NOWHERE)
+    return plain, of_interest
+
+
+_NOWHERE: Final = (0, 2**63, 2**63)
+
+
+def ids_of(data: bytes) -> tuple[bytes, bytes]:
     """The span id and the parent's id of an undecoded span; the latter is empty for a root."""
-    group, start, end = other
-    body = group.body
-    span_id = body[start + 20 : start + 28]
-    place = start + 28
-    if place < end and body[place] == _FIELD_3:  # trace_state
-        _, place = _extent(body, place + 1, end)
-    if body[place : place + 2] == b"\x22\x08" and place + 10 <= end:
-        parent = body[place + 2 : place + 10]
+    span_id = data[20:28]
+    place = _IDS_BYTES
+    if data[place : place + 1] == b"\x1a":  # trace_state
+        place = _after(data, place + 1)
+    if data[place : place + 2] == b"\x22\x08":
+        parent = data[place + 2 : place + 10]
         return span_id, b"" if parent == b"\0\0\0\0\0\0\0\0" else parent
     return span_id, b""
 
 
-def _extent(body: bytes, position: int, limit: int) -> tuple[int, int]:
-    """Where what has a length begins and ends."""
+def _after(data: bytes, position: int) -> int:
+    """Where that ends which begins with its length."""
     size = shift = 0
-    while True:
-        byte = body[position]
+    while position < len(data) and shift < 35:  # noqa: PLR2004 - no length is longer
+        byte = data[position]
         position += 1
         size |= (byte & 0x7F) << shift
         if byte < 0x80:  # noqa: PLR2004 - the last
             break
         shift += 7
-        if shift > 28:  # noqa: PLR2004 - more than any body has
-            raise _Odd
-    end = position + size
-    if end > limit:
-        raise _Odd
-    return position, end
+    return position + size
 
 
 def _keep(cache: dict[bytes, Any], key: bytes, value: Any) -> None:

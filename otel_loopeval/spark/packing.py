@@ -17,7 +17,7 @@ from otel_loopeval.runs.dialects.frameworks import is_ai
 from otel_loopeval.runs.dialects.own import AGENT_PREFIXES, NAME_PREFIXES
 from otel_loopeval.runs.dialects.reading import MARKS
 from otel_loopeval.runs.spans import SpanData, SpanEvent
-from otel_loopeval.server.intake import Group, Other, ids_of
+from otel_loopeval.server.intake import Group, Others, ids_of
 
 _LOG: Final = logging.getLogger("otel_loopeval.spark")
 _PLAIN: Final = (
@@ -153,22 +153,23 @@ class Packer:
         )
         self.held += 1
 
-    def add_encoded(self, trace_id: bytes, others: "list[Other]") -> None:
+    def add_encoded(self, trace_id: bytes, others: "list[Others]") -> None:
         """Take spans of one trace that nobody has decoded: most will never be."""
         number = int.from_bytes(trace_id, "big")
         packing = self._open.get(number)
         if packing is None:
             packing = self._open[number] = _Packing()
-        for other in others:
-            group, start, end = other
-            if group is not packing.group:
+        for group, several in others:
+            if group is packing.group:
+                packing.encoded[-1][2].extend(several)
+            else:
                 packing.group = group
-                packing.encoded.append((group.scope, group.resource, []))
-            packing.encoded[-1][2].append(group.body[start:end])
+                resource, scope = group
+                packing.encoded.append((scope, resource, several))
             if not packing.rooted:
-                packing.rooted = not ids_of(other)[1]
-        packing.count += len(others)
-        self.held += len(others)
+                packing.rooted = any(not ids_of(data)[1] for data in several)
+            packing.count += len(several)
+            self.held += len(several)
 
     def take(self) -> Iterator[Pack]:
         """The packs so far; the packer is empty then."""

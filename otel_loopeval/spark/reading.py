@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.intake import Intake, Other
+from otel_loopeval.server.intake import Intake, Others
 from otel_loopeval.sources import SourceError, open_source
 from otel_loopeval.sources.clickhouse import span_of_row
 from otel_loopeval.sources.documents import spans_of_json
@@ -49,7 +49,7 @@ class Encoded(NamedTuple):
     """
 
     trace_id: bytes
-    spans: list[Other]
+    spans: list[Others]
 
 
 Layout = Callable[[Any, Reporter], Iterator[SpanData | Encoded]]

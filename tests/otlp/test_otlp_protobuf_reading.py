@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import Span
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from otlp.test_otlp_json_round_trip import SPANS
 from sources.stored_spans import request
 
@@ -81,3 +82,63 @@ def test_how_deep_values_are_nested_is_bounded():
     span.attributes[0].value.CopyFrom(nested(31))
     with pytest.raises(Misfit, match="expected values in at most 30 others"):
         read_request(with_span(span))
+
+
+def field(number: int, data: bytes) -> bytes:
+    """A field of protobuf that has a length."""
+    assert len(data) < 128
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def test_what_comes_once_may_come_in_parts():
+    """As protobuf merges them: a reader that takes the last one alone would lose the others."""
+    span = Span(**IDS, name="a").SerializeToString()
+    span += field(15, field(2, b"it broke")) + field(15, b"\x18\x02")  # a status: its message, its code
+    resource = field(1, field(1, field(1, b"k") + field(2, field(1, b"v"))))
+    scope = field(1, field(1, b"the scope")) + field(1, field(2, b"1.0"))
+    (found,) = read_request(field(1, resource + field(1, b"") + field(2, scope + field(2, span))))
+    assert (found.error, found.status_message) == (True, "it broke")
+    assert (found.resource, found.scope) == ({"k": "v"}, "the scope")
+
+
+def test_containers_are_those_of_one_span():
+    span = Span(**IDS)
+    span.attributes.add(key="a").value.kvlist_value.values.add(key="b").value.int_value = 1
+    first, second = (read_request(with_span(span))[0].attributes["a"] for _ in range(2))
+    assert first == second == {"b": 1}
+    assert first is not second
+
+
+WHOLE = Span(**IDS, name="name", trace_state="a=b", kind=Span.SPAN_KIND_CLIENT, flags=1)
+WHOLE.attributes.add(key="text").value.string_value = "some text"
+WHOLE.attributes.add(key="list").value.array_value.values.add().double_value = 1.5
+WHOLE.events.add(name="event", time_unix_nano=5).attributes.add(key="b").value.bool_value = True
+WHOLE.links.add(trace_id=b"\x01" * 16, trace_state="c=d").attributes.add(key="c").value.int_value = 7
+WHOLE.status.CopyFrom(Status(code=Status.STATUS_CODE_ERROR, message="message"))
+ENCODED = with_span(WHOLE)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.integers(0, len(ENCODED)), st.integers(0, 3), st.binary(max_size=4))
+def test_what_protobuf_itself_refuses_is_refused(start: int, cut: int, instead: bytes):
+    body = ENCODED[:start] + instead + ENCODED[start + cut :]
+    try:
+        request_of_all = ExportTraceServiceRequest.FromString(body)
+    except DecodeError:
+        with pytest.raises(Misfit):
+            read_request(body)
+        return
+    names = [
+        span.name
+        for resource_spans in request_of_all.resource_spans
+        for scope_spans in resource_spans.scope_spans
+        for span in scope_spans.spans
+    ]
+    try:
+        spans = read_request(body)
+    except Misfit as misfit:
+        problem = str(misfit)
+    else:
+        assert [span.name for span in spans] == names
+        return
+    assert "_id: expected" in problem  # all else is right

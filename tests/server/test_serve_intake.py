@@ -13,13 +13,23 @@ from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.protobuf import read_request
 from otel_loopeval.runs.dialects.marking import is_marked
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.intake import Batch, Intake, find_plainly, ids_of
+from otel_loopeval.server.intake import Batch, Group, Intake, find_plainly, ids_of
 
 
 def all_of(intake: Intake, batch: Batch) -> list[SpanData]:
     """The spans of a batch, decoded, by id."""
-    others = [intake.decode(other) for found in batch.others.values() for other in found]
+    others = [intake.decode(group, data) for _, group, data in each_other(batch)]
     return by_id([*batch.marked, *batch.decoded, *others])
+
+
+def each_other(batch: Batch) -> list[tuple[bytes, Group, bytes]]:
+    """The undecoded spans of a batch, each with the id of its trace and what it shares with others."""
+    return [
+        (trace_id, group, data)
+        for trace_id, found in batch.others.items()
+        for group, several in found
+        for data in several
+    ]
 
 
 def by_id(spans: list[SpanData]) -> list[SpanData]:
@@ -27,7 +37,7 @@ def by_id(spans: list[SpanData]) -> list[SpanData]:
 
 
 ids8 = st.binary(min_size=8, max_size=8).filter(any)
-ids16 = st.binary(min_size=16, max_size=16).filter(any)
+ids16 = st.sampled_from([b"a" * 16, b"b" * 16]) | st.binary(min_size=16, max_size=16).filter(any)
 keys = st.sampled_from(
     ["a", "gen_ai.operation.name", "openinference.span.kind", "agent_name", "url.path", "traceloop.span.kind"]
 )
@@ -56,10 +66,10 @@ def request_of(parts: Any) -> bytes:
     return request.SerializeToString()
 
 
-@given(requests)
-@settings(max_examples=150, deadline=None)
-def test_nothing_is_lost_and_nothing_of_interest_is_missed(parts: Any) -> None:
-    intake = Intake()
+@given(requests, st.sampled_from([None, find_plainly]))
+@settings(max_examples=200, deadline=None)
+def test_nothing_is_lost_and_nothing_of_interest_is_missed(parts: Any, find: Any) -> None:
+    intake = Intake(find)
     body = request_of(parts)
     expected = read_request(body)
 
@@ -70,12 +80,12 @@ def test_nothing_is_lost_and_nothing_of_interest_is_missed(parts: Any) -> None:
     assert not batch.decoded  # it was walked
     marked = {(span.trace_id, span.span_id) for span in batch.marked}
     assert marked >= {(span.trace_id, span.span_id) for span in expected if is_marked(span)}
-    for found in batch.others.values():
-        for other in found:
-            span_id, parent_id = ids_of(other)
-            span = intake.decode(other)
-            assert span.span_id == int.from_bytes(span_id, "big")
-            assert span.parent_id == (int.from_bytes(parent_id, "big") or None)
+    for trace_id, group, data in each_other(batch):
+        span_id, parent_id = ids_of(data)
+        span = intake.decode(group, data)
+        assert span.trace_id == int.from_bytes(trace_id, "big")
+        assert span.span_id == int.from_bytes(span_id, "big")
+        assert span.parent_id == (int.from_bytes(parent_id, "big") or None)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
@@ -88,7 +98,7 @@ def test_spans_of_agents_are_of_interest_in_every_dialect(dialect: Dialect, find
     batch = Intake(find).read(traffic.body())
 
     assert len(batch.marked) == 4  # the agent, two turns, a tool
-    assert sum(map(len, batch.others.values())) == 4
+    assert len(each_other(batch)) == 4
 
 
 def test_json_is_split_the_same_way() -> None:
@@ -152,13 +162,12 @@ def test_damaged_bodies_are_read_or_refused(start: int, end: int, instead: bytes
         with pytest.raises(Misfit):  # and so does the reader of the whole
             read_request(body)
         return
-    for found in batch.others.values():
-        for other in found:
-            assert len(ids_of(other)[0]) == 8
-            try:
-                intake.decode(other)
-            except Misfit:
-                continue
+    for _, group, data in each_other(batch):
+        assert len(ids_of(data)[0]) == 8
+        try:
+            intake.decode(group, data)
+        except Misfit:
+            continue
 
 
 @given(st.binary(max_size=300))
