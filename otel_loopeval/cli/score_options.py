@@ -3,11 +3,11 @@
 import argparse
 import re
 import time
-from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Final
 
+from otel_loopeval.cli.values import count_from, number, number_from_0
 from otel_loopeval.reports.baseline import BaselineRule
 from otel_loopeval.reports.gate import CONDITIONS, NO_RUNS, UNHEALTHY, conditions
 from otel_loopeval.runs.assembly import Bounds
@@ -61,19 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--since", type=_time, metavar="TIME", help=f"only traces that began then or later: {when}"
     )
     which.add_argument("--until", type=_time, metavar="TIME", help="only traces that began before then")
-    which.add_argument("--limit", type=_count_from(1), metavar="N", help="at most so many traces")
+    which.add_argument("--limit", type=count_from(1), metavar="N", help="at most so many traces")
 
     healthy = parser.add_argument_group("what is healthy, where a run does not say itself")
     healthy.add_argument(
-        "--threshold", type=_number, metavar="SCORE", help="the score to reach (default: 8.0)"
+        "--threshold", type=number, metavar="SCORE", help="the score to reach (default: 8.0)"
     )
     healthy.add_argument(
         "--max-wasted-iterations",
-        type=_count_from(0),
+        type=count_from(0),
         metavar="N",
         help="wasted iterations allowed (default: 0 in loops with scores; turns of agents do not matter)",
     )
-    healthy.add_argument("--token-budget", type=_count_from(1), metavar="N", help="tokens that a run may use")
+    healthy.add_argument("--token-budget", type=count_from(1), metavar="N", help="tokens that a run may use")
 
     output = parser.add_argument_group("output")
     output.add_argument("--format", choices=FORMATS, default="table", help="default: %(default)s")
@@ -107,14 +107,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fail where an agent is worse than in this --format json report",
     )
     gate.add_argument(
-        "--min-runs", type=_count_from(1), default=_RULE.min_runs, metavar="N", help="default: %(default)s"
+        "--min-runs", type=count_from(1), default=_RULE.min_runs, metavar="N", help="default: %(default)s"
     )
     gate.add_argument(
         "--tolerance", type=_share, default=_RULE.tolerance, metavar="RATE", help="default: %(default)s"
     )
     gate.add_argument(
         "--token-tolerance",
-        type=_number_from_0,
+        type=number_from_0,
         default=_RULE.token_tolerance,
         metavar="SHARE",
         help="default: %(default)s",
@@ -131,7 +131,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     reading.add_argument(
         "--max-spans",
-        type=_count_from(2),
+        type=count_from(2),
         default=_BOUNDS.max_spans,
         metavar="N",
         help="spans held in memory (default: %(default)s)",
@@ -158,35 +158,8 @@ def _conditions(text: str) -> frozenset[str]:
         raise argparse.ArgumentTypeError(f"{error}; or {NEVER}") from None
 
 
-def _count_from(least: int) -> Callable[[str], int]:
-    def count(text: str) -> int:
-        value = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else None
-        if value is None or value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least}")
-        return value
-
-    return count
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no finite number")
-    return value
-
-
-def _number_from_0(text: str) -> float:
-    value = _number(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is below 0")
-    return value
-
-
 def _share(text: str) -> float:
-    value = _number(text)
+    value = number(text)
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not from 0 to 1")
     return value
