@@ -50,6 +50,8 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check
 _TUPLES: Final = ("reasons", "scores", "doom_loop_kinds")
 _MAX_SPANS: Final = 20_000
 """Spans of one run that are kept for its page: the first and the last."""
+_MAX_CHARACTERS: Final = 32 * 2**20
+"""Characters of content that they may have together, so that a page of a run can be made in little memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,9 @@ def run_of(key: str, service: str, environment: str, complete: int, closed_ns: i
 def packed_detail(served: ServedRun) -> bytes:
     """The details of a run, as bytes."""
     spans: Sequence[SpanData] = served.spans if served.root is None else _inside(served.root, served.spans)
-    left_out = max(len(spans) - _MAX_SPANS, 0)
-    if left_out:
-        half = _MAX_SPANS // 2
-        spans = [*spans[:half], *spans[-half:]]
+    kept = _both_ends(spans)
+    left_out = len(spans) - len(kept)
+    spans = kept
     detail = {
         "iterations": [
             [i.number, i.started_ns, i.score, i.tokens, i.cost_usd, i.wasted] for i in _iterations(served)
@@ -198,6 +199,28 @@ def _inside(root: SpanData, spans: Iterable[SpanData]) -> list[SpanData]:
                 found[span.span_id] = span
                 waiting.append(span.span_id)
     return sorted(found.values(), key=attrgetter("start_ns"))
+
+
+def _both_ends(spans: Sequence[SpanData]) -> Sequence[SpanData]:
+    """Spans from both ends, as many as are kept."""
+    sizes = [
+        sum(len(value) for value in span.attributes.values() if isinstance(value, str)) for span in spans
+    ]
+    if len(spans) <= _MAX_SPANS and sum(sizes) <= _MAX_CHARACTERS:
+        return spans
+    head = _fitting(sizes)
+    tail = _fitting(sizes[: head - 1 : -1] if head else sizes[::-1])
+    return [*spans[:head], *spans[len(spans) - tail :]]
+
+
+def _fitting(sizes: Sequence[int]) -> int:
+    """How many of the first fit into half of what may be kept."""
+    room = _MAX_CHARACTERS // 2
+    for position, size in enumerate(sizes[: _MAX_SPANS // 2]):
+        room -= size
+        if room < 0:
+            return position
+    return min(len(sizes), _MAX_SPANS // 2)
 
 
 def _iterations(served: ServedRun) -> Iterable[StoredIteration]:

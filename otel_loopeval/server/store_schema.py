@@ -11,12 +11,15 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-VERSION: Final = 1
-"""Version of the schema, kept in the file as ``user_version``."""
+_UPGRADES: Final[tuple[str, ...]] = ()
+"""What makes the second version of the schema of the first, the third of the second, and so on."""
+_MAX_LOG: Final = 64 * 2**20
+"""Bytes to which the write-ahead log is cut after it has grown."""
 _APPLICATION_ID: Final = 0x6C_6F_6F_70  # "loop", so that another program's database is told apart
 
-# The big column is in a table of its own, so that lists read few pages. Each index ends in the order of
-# the list, so that a page of it is read without sorting, however many runs there are.
+# The schema as it is now, all upgrades included. The big column is in a table of its own, so that lists read
+# few pages. Each index ends in the order of the list, so that a page of it is read without sorting, however
+# many runs there are.
 _SCHEMA: Final = f"""
 PRAGMA application_id = {_APPLICATION_ID};
 CREATE TABLE runs (
@@ -56,7 +59,7 @@ CREATE TABLE open_spans (
     PRIMARY KEY (trace_id, span_id)
 ) WITHOUT ROWID;
 CREATE INDEX open_spans_by_time ON open_spans (received_ns);
-PRAGMA user_version = {VERSION};
+PRAGMA user_version = {1 + len(_UPGRADES)};
 """
 
 
@@ -140,10 +143,11 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
     if not empty and application != _APPLICATION_ID:
         raise StoreError(f"{str(path)!r} is a database of another program: choose another file for the store")
-    if version > VERSION:
+    known = 1 + len(_UPGRADES)
+    if version > known:
         raise StoreError(
             f"the store {str(path)!r} has version {version} of the schema, and this otel-loopeval knows "
-            f"versions up to {VERSION}: use the newer otel-loopeval, or another file"
+            f"versions up to {known}: use the newer otel-loopeval, or another file"
         )
     if empty:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table, or not at all
@@ -151,9 +155,10 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     # An acknowledged span outlives a loss of power too; commits are shared, so that this costs little.
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = 1")
+    connection.execute(f"PRAGMA journal_size_limit = {_MAX_LOG}")
     if empty:
         connection.executescript(f"BEGIN IMMEDIATE;{_SCHEMA}COMMIT;")
+        return
     # A file that cannot be written to shall fail now, not with the first span.
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    connection.execute("COMMIT")
+    upgrades = "".join(f"{script};" for script in _UPGRADES[version - 1 :])
+    connection.executescript(f"BEGIN IMMEDIATE;{upgrades}PRAGMA user_version = {known};COMMIT;")

@@ -1,5 +1,6 @@
 """The one thread that writes to the store: what waits for it is committed together."""
 
+import math
 import sqlite3
 import threading
 import time
@@ -18,6 +19,9 @@ _MAX_TOGETHER: Final = 20_000
 """Spans in one commit: a larger one would keep its senders waiting, and the write-ahead log growing."""
 _DELETED_AT_ONCE: Final = 500
 _FREED_AT_ONCE: Final = 2_000
+_SPARE_PAGES: Final = 100
+_JUMP_S: Final = 3_600.0
+"""Seconds by which the clock may be ahead at once: more is a clock that was set, or a machine that slept."""
 
 Write = Callable[[sqlite3.Connection], object]
 
@@ -69,6 +73,8 @@ class Writer:
         self._path = path
         self._retention = retention
         self._clock = clock
+        self._looked = clock(), time.monotonic()
+        self._trusted_from = 0.0
         # Protects what waits, its weight and whether the end was asked for.
         self._turn = threading.Condition()
         self._waiting: deque[tuple[Write, int, Future[None]]] = deque()
@@ -184,21 +190,40 @@ class Writer:
 
         A little at a time: others wait to be written.
         """
-        oldest = self._clock() - int(self._retention.max_age_s * 1e9)
         changes = self.changes
-        if self._write([lambda to: _remove_old(to, oldest)]) is not None:
+        oldest = self._oldest()
+        if oldest is not None and self._write([lambda to: _remove_old(to, oldest)]) is not None:
             return False
-        if self.changes == changes and self._size() > self._retention.max_bytes:
+        more = self.changes != changes
+        if not more:
             size = self._size()
-            if self._write([_remove_oldest]) is not None or self._size() >= size:
-                return False  # nothing is left to remove
-            changes = -1
+            if size > self._retention.max_bytes:
+                share = 1 - self._retention.max_bytes / size
+                if self._write([lambda to: _remove_oldest(to, share)]) is not None:
+                    return False
+                more = self._size() < size  # else nothing is left to remove
+        return self._give_back() or more
+
+    def _oldest(self) -> int | None:
+        """When the oldest runs that stay were closed; None while the clock cannot be trusted.
+
+        A clock that runs ahead for a moment must not take all runs away.
+        """
+        now, ticks = self._clock(), time.monotonic()
+        before, ticks_before = self._looked
+        self._looked = now, ticks
+        if (now - before) / 1e9 - (ticks - ticks_before) > _JUMP_S:
+            self._trusted_from = ticks + _JUMP_S
+        return None if ticks < self._trusted_from else now - int(self._retention.max_age_s * 1e9)
+
+    def _give_back(self) -> bool:
+        """Give some of the pages that are no longer used back to the disk; whether there are more."""
         try:
             self._connection.execute(f"PRAGMA incremental_vacuum({_FREED_AT_ONCE})").fetchall()
+            return self._connection.execute("PRAGMA freelist_count").fetchone()[0] > _SPARE_PAGES
         except sqlite3.Error as error:
             self.trouble = str(explained(self._path, error))
             return False
-        return self.changes != changes
 
     def _size(self) -> int:
         """Bytes of the file that are in use."""
@@ -222,11 +247,12 @@ def _remove_old(connection: sqlite3.Connection, oldest_ns: int) -> bool:
     return removed > 0
 
 
-def _remove_oldest(connection: sqlite3.Connection) -> bool:
-    """Remove some of the oldest runs; where there are none, of the spans of the oldest open traces."""
+def _remove_oldest(connection: sqlite3.Connection, share: float) -> bool:
+    """Remove a share of the runs, the oldest; where there are none, some spans of the oldest open traces."""
+    runs = connection.execute("SELECT count(*) FROM runs").fetchone()[0]
     removed = connection.execute(
         "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs ORDER BY closed_ns, seq LIMIT ?)",
-        (_DELETED_AT_ONCE,),
+        (min(math.ceil(runs * share), _DELETED_AT_ONCE),),  # few large ones may be all that there are
     ).rowcount
     if not removed:
         connection.execute(

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -191,6 +192,70 @@ def test_the_oldest_go_where_the_file_is_too_large(tmp_path: Path) -> None:
     assert 0 < page.total < 2500
     assert page.runs[0].closed_ns == NOW_NS + 2999, "the newest stay"
     again.close()
+
+
+def on_disk(path: Path) -> int:
+    """Bytes of the store's files, the write-ahead log included."""
+    return sum(beside.stat().st_size for beside in path.parent.glob(f"{path.name}*"))
+
+
+def test_what_was_removed_is_given_back_to_the_disk(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = Store(path, Retention(every_s=3_600), clock=lambda: NOW_NS)
+    long = {"gen_ai.output.messages": os.urandom(20_000).hex()}  # which cannot be packed
+    for start in range(0, 1_200, 400):
+        put(store, *(served([9.0], trace_id=n + 1, attributes=long) for n in range(start, start + 400)))
+    store.close()
+    assert path.stat().st_size > 24_000_000
+    limit = 4_000_000
+    smaller = Store(path, Retention(max_bytes=limit, every_s=0.02), clock=lambda: NOW_NS)
+    for _ in range(1_000):
+        smaller.put_spans([]).result(10)
+        if path.stat().st_size <= limit:
+            break
+        time.sleep(0.02)
+    total = smaller.runs(RunFilter()).total
+    assert 120 < total < 190, "as many as there is room for"
+    smaller.close()
+    assert on_disk(path) <= limit
+
+
+def test_a_clock_that_jumps_takes_nothing_away(tmp_path: Path) -> None:
+    now = [NOW_NS]
+    store = Store(tmp_path / "runs.db", Retention(max_age_s=86_400, every_s=0.02), clock=lambda: now[0])
+    put(store, served([9.0], trace_id=1))
+    looks: list[int] = []
+    now[0] += 10 * 365 * 86_400 * SECOND
+    for _ in range(20):
+        store.put_spans([]).result(10)
+        looks.append(store.runs(RunFilter()).total)
+        time.sleep(0.02)
+    now[0] = NOW_NS - 86_400 * SECOND  # and back, further than it was
+    put(store, served([9.0], trace_id=2, closed_ns=now[0]))
+    assert set(looks) == {1}
+    assert [run.closed_ns for run in store.runs(RunFilter()).runs] == [NOW_NS, NOW_NS - 86_400 * SECOND]
+    store.close()
+
+
+def test_of_a_run_with_very_much_content_both_ends_are_kept(store: Store) -> None:
+    run = agent_with_repeats(turns=20)
+    told = {"gen_ai.tool.call.result": "x" * 4_000_000}
+    heavy = tuple(
+        replace(span, attributes={**span.attributes, **told}) if "execute_tool" in span.name else span
+        for span in run.spans
+    )
+    put(store, replace(run, spans=heavy))
+    found = store.run(store.runs(RunFilter()).runs[0].key)
+    assert found is not None
+    kept = sorted(found[1].spans, key=lambda span: span.start_ns)
+    # 16 million characters at each end: four calls there, and the calls of the model between them.
+    assert [span.name for span in kept if "execute_tool" in span.name] == [
+        "execute_tool list_sources",
+        *["execute_tool search"] * 7,
+    ]
+    assert found[1].left_out == 41 - len(kept)
+    assert len(kept) == 18
+    assert len(found[1].iterations) == 20
 
 
 @pytest.mark.parametrize("wrong", ["max_age_s", "max_bytes", "every_s"])

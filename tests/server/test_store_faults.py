@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from support.served_runs import NOW_NS, served
 
+from otel_loopeval.server import store_schema
 from otel_loopeval.server.store import Store
 from otel_loopeval.server.store_queries import RunFilter
 from otel_loopeval.server.store_schema import StoreError
@@ -20,8 +21,12 @@ TESTS = Path(__file__).parents[1]
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     path.write_bytes(b"no database at all, but long enough to be one" * 100)
+    before = path.read_bytes()
     with pytest.raises(StoreError, match=r"runs\.db' fails: file is not a database; move the file away"):
         Store(path)
+    assert path.read_bytes() == before
+    path.write_bytes(b"")  # what a process leaves that ended while it made the file
+    Store(path).close()
 
 
 def test_a_database_of_another_program(tmp_path: Path) -> None:
@@ -43,6 +48,69 @@ def test_a_store_of_a_newer_version(tmp_path: Path) -> None:
         StoreError, match="has version 7 of the schema, and this otel-loopeval knows versions"
     ):
         Store(path)
+
+
+def test_a_newer_store_stays_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    Store(path).close()
+    with sqlite3.connect(path) as newer:
+        newer.execute("ALTER TABLE runs ADD COLUMN later TEXT")
+        newer.execute("PRAGMA user_version = 2")
+    newer.close()
+    with pytest.raises(StoreError, match="use the newer otel-loopeval, or another file"):
+        Store(path)
+    with sqlite3.connect(path) as newer:
+        assert newer.execute("PRAGMA user_version").fetchone() == (2,)
+        assert newer.execute("SELECT count(later) FROM runs").fetchone() == (0,)
+    newer.close()
+
+
+def test_an_older_store_is_brought_up_to_date_with_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.db"
+    older = Store(path, clock=lambda: NOW_NS)
+    older.put_run(served([9.0])).result(10)
+    older.close()
+    steps = ("ALTER TABLE runs ADD COLUMN later TEXT DEFAULT 'x'", "UPDATE runs SET later = later || 'y'")
+    monkeypatch.setattr(store_schema, "_UPGRADES", steps)
+    for _ in range(2):  # once is enough
+        newer = Store(path, clock=lambda: NOW_NS)
+        assert newer.runs(RunFilter()).total == 1
+        newer.close()
+    with sqlite3.connect(path) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (3,)
+        assert file.execute("SELECT later FROM runs").fetchall() == [("xy",)]
+    file.close()
+
+
+def test_an_upgrade_that_fails_leaves_the_older_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "runs.db"
+    Store(path).close()
+    with monkeypatch.context() as patched:
+        patched.setattr(store_schema, "_UPGRADES", ("ALTER TABLE runs ADD COLUMN later TEXT; NONSENSE",))
+        with pytest.raises(StoreError, match='near "NONSENSE": syntax error'):
+            Store(path)
+    with sqlite3.connect(path) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (1,)
+        assert "later" not in [row[1] for row in file.execute("PRAGMA table_info(runs)")]
+    file.close()
+    Store(path).close()
+
+
+def test_a_file_that_was_cut_off_is_an_error_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    store = Store(path, clock=lambda: NOW_NS)
+    for future in [store.put_run(served([9.0, 9.5], trace_id=n)) for n in range(1, 300)]:
+        future.result(10)
+    store.close()
+    half = path.read_bytes()[: path.stat().st_size // 2]
+    path.write_bytes(half)
+    with pytest.raises(StoreError, match="database disk image is malformed; move the file away"):
+        Store(path, clock=lambda: NOW_NS)
+    assert path.read_bytes() == half
 
 
 def test_a_store_that_another_has_open(tmp_path: Path) -> None:
