@@ -2,263 +2,93 @@
 
 import argparse
 import logging
+import os
 import sys
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from otel_loopeval.cli.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, CommandError
+from otel_loopeval.cli.serve_options import add_arguments, page_options, retention, serve_options
 
 if TYPE_CHECKING:
     from otel_loopeval.server.options import ServeOptions
-    from otel_loopeval.server.page import PageOptions
     from otel_loopeval.server.serving import Listening
-    from otel_loopeval.server.store_writer import Retention
+
+__all__ = ["SUMMARY", "add_arguments", "run"]
 
 SUMMARY: Final = "take OTLP, judge the runs in it, and send it on"
 
 _NEEDED: Final = "pip install 'otel-loopeval[server]'"
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_SIZES: Final = {"k": 2**10, "m": 2**20, "g": 2**30}
-_NONE: Final = "none"
+_OTHERS: Final = 0o077
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    parser.epilog = (
-        "Point OTEL_EXPORTER_OTLP_ENDPOINT at it. With --forward, a request is acknowledged once the next "
-        "hop has it; without, once the store has it. Metrics are at /metrics (scrape with honor_labels: "
-        "true), health checks at /healthz and /readyz."
-    )
-    add = parser.add_argument
-    add("--http", default="127.0.0.1:4318", metavar="HOST:PORT", help="OTLP over HTTP (default: %(default)s)")
-    add(
-        "--grpc",
-        default="127.0.0.1:4317",
-        metavar="HOST:PORT",
-        help="OTLP over gRPC, or none (default: %(default)s)",
-    )
-    add("--forward", metavar="URL", help="the next hop: base URL of OTLP over HTTP")
-    add(
-        "--forward-header",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="a header for it; may be repeated",
-    )
-    add(
-        "--store",
-        default=None,
-        metavar="PATH",
-        help="file of the store, or none (default: otel-loopeval.db, with --forward none)",
-    )
-    add(
-        "--store-max-age",
-        type=_seconds,
-        default=604_800.0,
-        metavar="TIME",
-        help="how long the store keeps runs (default: 7d)",
-    )
-    add(
-        "--store-max-size",
-        type=_size,
-        default=2**30,
-        metavar="BYTES",
-        help="size of the store over which the oldest runs go (default: 1g)",
-    )
-    add(
-        "--idle",
-        type=_seconds,
-        default=30.0,
-        metavar="TIME",
-        help="how long a trace without a root may be quiet (default: 30s)",
-    )
-    add(
-        "--grace",
-        type=_seconds,
-        default=10.0,
-        metavar="TIME",
-        help="how long spans may come after the root (default: 10s)",
-    )
-    add(
-        "--max-age",
-        type=_seconds,
-        default=3600.0,
-        metavar="TIME",
-        help="how long a trace is followed at most (default: 1h)",
-    )
-    add(
-        "--max-memory",
-        type=_size,
-        default=512 * 2**20,
-        metavar="SIZE",
-        help="memory of the spans that are held (default: 512m)",
-    )
-    add(
-        "--max-body",
-        type=_size,
-        default=16 * 2**20,
-        metavar="SIZE",
-        help="largest request, uncompressed (default: 16m)",
-    )
-    add(
-        "--request-time",
-        type=_seconds,
-        default=30.0,
-        metavar="TIME",
-        help="how long a request may take to come in (default: 30s)",
-    )
-    add(
-        "--token-file",
-        type=Path,
-        metavar="PATH",
-        help="bearer tokens that are let in, one a line, as tenant:token",
-    )
-    add("--tls-cert", type=Path, metavar="PATH", help="the server's certificate, PEM")
-    add("--tls-key", type=Path, metavar="PATH", help="its key, PEM")
-    add("--insecure", action="store_true", help="listen beyond this machine without TLS")
-    add("--threshold", type=float, metavar="SCORE", help="threshold of runs that bring none")
-    add("--max-wasted-iterations", type=int, metavar="N", help="wasted iterations that are tolerated")
-    add("--token-budget", type=int, metavar="N", help="tokens that a run may use")
-    add("--no-cost", action="store_true", help="compute no costs: they take most of the time at high rates")
-    add(
-        "--trace-url",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="link of the page to a trace elsewhere, such as http://localhost:16686/trace/{trace_id}",
-    )
-
-
-def _seconds(text: str) -> float:
-    number = text.rstrip("dhms")
-    try:
-        return float(number) * _UNITS[text[len(number) :] or "s"]
-    except (ValueError, KeyError):
-        raise argparse.ArgumentTypeError(f"a time is a number with ms, s, m, h or d, got {text!r}") from None
-
-
-def _size(text: str) -> int:
-    number = text.lower().rstrip("kmg")
-    unit = text[len(number) :].lower()
-    if not number.isdecimal() or unit not in ("", *_SIZES):
-        raise argparse.ArgumentTypeError(
-            f"a size is a whole number of bytes, or with k, m or g, got {text!r}"
-        )
-    return int(number) * _SIZES.get(unit, 1)
+_log = logging.getLogger("otel_loopeval.serve")
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     logging.basicConfig(level=logging.INFO, format="otel-loopeval: %(message)s", stream=sys.stderr)
+    # A line for whatever is no HTTP, and for what is no gRPC, would let anybody fill the disk with them.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read when it is imported
     try:
-        from otel_loopeval.server.serving import serve  # noqa: PLC0415 - needs the extra
+        import_module("otel_loopeval.server.serving")
+        import_module("otel_loopeval.server.page")
     except ImportError as error:
         raise CommandError(f"serve needs {error.name}: {_NEEDED}", EXIT_USAGE) from error
+    from otel_loopeval.server.page import page_app  # noqa: PLC0415 - needs the extra
+    from otel_loopeval.server.serving import serve  # noqa: PLC0415
+    from otel_loopeval.server.store import open_store  # noqa: PLC0415
+
     try:
         asked = serve_options(options)
-        page_options = _page_options(asked)
-        retention = _retention(options)
-    except (ValueError, OSError) as error:
+        page = page_options(asked)
+        kept = retention(options)
+    except ValueError as error:
         raise CommandError(str(error), EXIT_USAGE) from error
+    if options.token_file is not None:
+        _warn_of_readers(options.token_file[0])
     try:
+        store = open_store("none" if asked.store is None else asked.store, kept)
         serve(
             asked,
-            on_ready=_tell,
+            on_ready=partial(_tell, options=asked),
             price=None if options.no_cost else _price(),
-            **_parts(asked, page_options, retention),
+            store=store,
+            page=page_app(store, page),
         )
     except (OSError, ValueError) as error:
         raise CommandError(str(error), EXIT_FAILURE) from error
     return EXIT_OK
 
 
-def serve_options(options: argparse.Namespace) -> "ServeOptions":
-    """What the command line asks for.
-
-    Raises:
-        ValueError: It cannot be done.
-        OSError: A file cannot be read.
-    """
-    from otel_loopeval.runs.verdict import Policy  # noqa: PLC0415 - as above
-    from otel_loopeval.server.following import Limits  # noqa: PLC0415
-    from otel_loopeval.server.options import (  # noqa: PLC0415
-        ServeOptions,
-        Tls,
-        read_address,
-        read_header,
-        read_tokens,
-    )
-
-    if (options.tls_cert is None) != (options.tls_key is None):
-        raise ValueError("--tls-cert and --tls-key go together")
-    store = options.store
-    if store is None:
-        store = "otel-loopeval.db" if options.forward is None else _NONE
-    if store == _NONE and options.forward is None:
-        raise ValueError("with --store none it takes --forward: what comes in has to go somewhere")
-    return ServeOptions(
-        http=read_address(options.http),
-        grpc=None if options.grpc == _NONE else read_address(options.grpc),
-        forward=options.forward,
-        forward_headers=dict(map(read_header, options.forward_header)),
-        store=None if store == _NONE else Path(store),
-        limits=Limits(
-            grace_s=options.grace,
-            idle_s=options.idle,
-            max_age_s=options.max_age,
-            max_bytes=options.max_memory,
-        ),
-        policy=Policy(
-            threshold=options.threshold,
-            max_wasted_iterations=options.max_wasted_iterations,
-            token_budget=options.token_budget,
-        ),
-        tokens={} if options.token_file is None else read_tokens(options.token_file),
-        tls=None if options.tls_cert is None else Tls(options.tls_cert, options.tls_key),
-        insecure=options.insecure,
-        max_body=options.max_body,
-        request_s=options.request_time,
-        trace_urls=tuple(options.trace_url),
-    )
-
-
-def _page_options(options: "ServeOptions") -> "PageOptions":
-    from otel_loopeval.server.page import LOOPBACK_HOSTS, PageOptions  # noqa: PLC0415 - as above
-
-    return PageOptions(
-        trace_urls=options.trace_urls,
-        tokens=frozenset(options.tokens),
-        hosts=LOOPBACK_HOSTS if options.http.is_loopback else None,
-    )
-
-
-def _retention(options: argparse.Namespace) -> "Retention":
-    """What the store keeps."""
-    from otel_loopeval.server.store_writer import Retention  # noqa: PLC0415 - as above
-
-    if not options.store_max_age > 0:
-        raise ValueError("--store-max-age is above 0")
-    if not options.store_max_size > 0:
-        raise ValueError("--store-max-size is above 0")
-    return Retention(options.store_max_age, options.store_max_size)
-
-
-def _parts(options: "ServeOptions", page_options: "PageOptions", retention: "Retention") -> dict[str, Any]:
-    """The store, and the page that shows it."""
-    from otel_loopeval.server.page import page_app  # noqa: PLC0415 - as above
-    from otel_loopeval.server.store import open_store  # noqa: PLC0415
-
-    store = open_store("none" if options.store is None else options.store, retention)
-    return {"store": store, "page": page_app(store, page_options)}
-
-
 def _price() -> Any:
-    from otel_loopeval.pricing import prices_of_stored_calls  # noqa: PLC0415 - as above
+    from otel_loopeval.pricing import prices_of_stored_calls  # noqa: PLC0415 - needs the extra
 
     return prices_of_stored_calls()
 
 
-def _tell(listening: "Listening") -> None:
-    where = f"{'https' if listening.tls else 'http'}://{listening.http}"
-    grpc = "" if listening.grpc is None else f", gRPC at {listening.grpc}"
-    print(f"otel-loopeval: listening at {where}{grpc}", file=sys.stderr, flush=True)  # noqa: T201 - as it should
+def _warn_of_readers(path: Path) -> None:
+    """Say where a file of secrets can be read by others; there are systems that cannot do otherwise."""
+    if os.name == "posix" and path.is_file() and path.stat().st_mode & _OTHERS:
+        _log.warning("%s can be read by others: chmod 600", path)
+
+
+def _tell(listening: "Listening", options: "ServeOptions") -> None:
+    """Say where it is, and what a program needs to send to it."""
+    scheme = "https" if listening.tls else "http"
+    url = f"{scheme}://{listening.http}"
+    lines = [f"listening at {url}" + ("" if listening.grpc is None else f", gRPC at {listening.grpc}")]
+    if options.store is not None:
+        lines.append(f"the runs are at {url}/ and kept in {options.store.resolve()}")
+    if options.forward is not None:
+        lines.append(f"all that comes in goes on to {options.forward}, with a verdict for each run")
+    tell = f"to send to it: OTEL_EXPORTER_OTLP_ENDPOINT={url} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
+    if listening.grpc is not None:
+        tell += f", or for gRPC OTEL_EXPORTER_OTLP_ENDPOINT={scheme}://{listening.grpc}"
+    lines.append(tell)
+    if options.tokens:
+        lines.append("each sender brings a token: OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20TOKEN")
+    for line in lines:
+        print(f"otel-loopeval: {line}", file=sys.stderr, flush=True)  # noqa: T201 - as it should

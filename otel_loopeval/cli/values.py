@@ -66,8 +66,8 @@ def size_from(least: int, most: int = 2**62) -> Callable[[str], int]:
         value = int(found[1]) << _SIZES[found[2]] if found else -1
         if not least <= value <= most:
             raise argparse.ArgumentTypeError(
-                f"a size is a whole number of bytes, or with k, m or g, from {_told(least)} to {_told(most)}, "
-                f"got {text!r}"
+                f"a size is a whole number of bytes, or with k, m or g, from {_told(least)} "
+                f"to {_told(most)}, got {text!r}"
             )
         return value
 

@@ -1,6 +1,7 @@
 """OTLP over gRPC: handlers that take and give raw bytes, so that a message is read once, and by us."""
 
 import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, cast
@@ -211,7 +212,22 @@ async def start(core: Core, address: Address, tls: Tls | None) -> tuple[grpc.aio
         else:
             pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
             port = server.add_secure_port(str(address), grpc.ssl_server_credentials([pair]))
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {address} for gRPC: {error}") from None
+    except RuntimeError:
+        raise OSError(f"cannot listen on {address} for gRPC: {_why(address)}") from None
     await server.start()
     return server, port
+
+
+def _why(address: Address) -> str:
+    """Why one cannot listen there: what gRPC says is where to find its log."""
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+            listener.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return "gRPC tells no reason"

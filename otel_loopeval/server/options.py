@@ -1,6 +1,8 @@
 """What ``serve`` is told to do, checked."""
 
 import ipaddress
+import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +12,10 @@ from urllib.parse import urlsplit
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.server.following import Limits
 
-_MAX_PORT = 65_535
+_MAX_PORT: Final = 65_535
+_MAX_TENANT: Final = 100
+_MAX_BODY: Final = 2**31 - 1
+"""The largest message that gRPC can be told of."""
 
 
 class Address(NamedTuple):
@@ -43,34 +48,91 @@ DEFAULT_GRPC: Final = Address("127.0.0.1", 4317)
 
 
 def read_address(text: str) -> Address:
-    """An address such as ``127.0.0.1:4318``.
+    """An address such as ``127.0.0.1:4318`` or ``[::1]:4318``.
 
     Raises:
         ValueError: It is none.
     """
     host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > _MAX_PORT:
-        raise ValueError(f"an address is HOST:PORT, such as 127.0.0.1:4318, got {text!r}")
+    bracketed = host.startswith("[") and host.endswith("]")
+    if bracketed:
+        host = host[1:-1]
+    if (
+        not re.fullmatch(r"[0-9A-Fa-f:.]+(%\w+)?" if bracketed else r"[0-9A-Za-z._-]+", host)
+        or not re.fullmatch(r"[0-9]{1,5}", port)
+        or int(port) > _MAX_PORT
+    ):
+        raise ValueError(
+            f"an address is HOST:PORT, such as 127.0.0.1:4318 or [::1]:4318, with a port to {_MAX_PORT}, "
+            f"got {text!r}"
+        )
     return Address(host, int(port))
+
+
+def read_forward(text: str) -> str:
+    """The base URL of the next hop.
+
+    Raises:
+        ValueError: It is none.
+    """
+    problem = ""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # looked at only now
+    except ValueError as error:
+        parts, problem = urlsplit(""), str(error)
+    if not text.isascii() or not text.isprintable() or " " in text:
+        problem = "printable ASCII only"  # or it would be taken apart otherwise than it looks
+    elif parts.username is not None or parts.password is not None:
+        raise ValueError(
+            "the next hop's URL may have no user and password in it: give --forward-header authorization=…"
+        )
+    elif parts.path.rstrip("/").endswith(("/v1/traces", "/v1/metrics", "/v1/logs")):
+        problem = "the base alone: /v1/traces and the like are added"
+    elif problem or (
+        parts.scheme in ("http", "https") and parts.hostname and not parts.query and not parts.fragment
+    ):
+        pass
+    else:
+        problem = "http or https, a host, no query"
+    if problem:
+        raise ValueError(
+            f"the next hop is the base URL of OTLP over HTTP, such as http://127.0.0.1:4328, got {text!r} "
+            f"({problem})"
+        )
+    return text
+
+
+_OURS: Final = frozenset(
+    {
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that belong to each request."""
 
 
 def read_header(text: str) -> tuple[str, str]:
     """A header such as ``authorization=Bearer abc``.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is none, or not the caller's to set. What is told has no value in it: they are secret.
     """
     name, equals, value = text.partition("=")
     name, value = name.strip().lower(), value.strip()
-    if (
-        not equals
-        or not name
-        or not name.replace("-", "").replace("_", "").isalnum()
-        or not (name + value).isascii()
-        or not value.isprintable()
-    ):
+    if not equals or not re.fullmatch(r"[0-9a-z_-]+", name) or not (value.isascii() and value.isprintable()):
         raise ValueError(f"a header is NAME=VALUE in printable ASCII, got {name!r} and a value")
+    if name in _OURS:
+        raise ValueError(f"the header {name} is each request's own and cannot be given")
     return name, value
 
 
@@ -81,18 +143,32 @@ def read_tokens(path: Path) -> dict[str, str]:
         The tenant of each token, ``default`` for a token alone.
 
     Raises:
-        ValueError: There is none in it.
-        OSError: It cannot be read.
+        ValueError: It cannot be read, there is none in it, one is there twice, or a line has no token that a
+            header could bring. What is told has no token in it.
     """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{str(path)!r} is no text in UTF-8") from None
     tokens: dict[str, str] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for number, line in enumerate(lines, start=1):
         text = line.strip()
         if not text or text.startswith("#"):
             continue
         tenant, _, token = text.rpartition(":")
-        tokens[token.strip()] = tenant.strip() or "default"
-    if not tokens or "" in tokens:
-        raise ValueError(f"{path} has no token on some line, or none at all: one a line, as tenant:token")
+        tenant, token = tenant.strip() or "default", token.strip()
+        if not re.fullmatch(r"[!-~]+", token) or not tenant.isprintable() or len(tenant) > _MAX_TENANT:
+            raise ValueError(
+                f"line {number} of {str(path)!r} is no tenant:token: a token is printable ASCII without "
+                f"spaces, a tenant has at most {_MAX_TENANT} printable characters"
+            )
+        if token in tokens:
+            raise ValueError(f"line {number} of {str(path)!r} has a token that was there before")
+        tokens[token] = tenant
+    if not tokens:
+        raise ValueError(f"{str(path)!r} has no token in it: one a line, as tenant:token")
     return tokens
 
 
@@ -106,6 +182,24 @@ class Tls(NamedTuple):
 
     certificate: Path
     key: Path
+
+    def check(self) -> None:
+        """See whether they are of use.
+
+        Raises:
+            ValueError: They are not.
+        """
+
+        def passphrase() -> str:
+            raise ValueError(f"the key in {str(self.key)!r} has a passphrase: give one without")
+
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key, passphrase)
+        except OSError as error:  # of which those of TLS are some
+            what = "do not belong together" if "MISMATCH" in str(error) else f"are of no use: {error}"
+            raise ValueError(
+                f"the certificate in {str(self.certificate)!r} and the key in {str(self.key)!r} {what}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +258,34 @@ class ServeOptions:
         for name in ("max_body", "max_inflight", "max_connections", "retry_after_s"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.max_body > min(self.max_inflight, _MAX_BODY):
+            raise ValueError(
+                f"max_body must be at most max_inflight ({self.max_inflight}) and {_MAX_BODY}, "
+                f"got {self.max_body}"
+            )
         for name in ("request_s", "forward_s"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
+        if self.grpc is not None and self.grpc == self.http and self.http.port:
+            raise ValueError(f"HTTP and gRPC cannot both be at {self.http}: each needs a port of its own")
         if self.forward is not None:
-            parts = urlsplit(self.forward)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-                raise ValueError(
-                    f"--forward is the base URL of an OTLP/HTTP endpoint, such as http://127.0.0.1:4328, "
-                    f"got {self.forward!r}"
-                )
+            self._check_forward(read_forward(self.forward))
+        elif self.forward_headers:
+            raise ValueError("headers for the next hop need a next hop: give --forward")
+
+    def _check_forward(self, forward: str) -> None:
+        parts = urlsplit(forward)
+        to = Address(parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        for own in (self.http, self.grpc):
+            if own is not None and to.port == own.port and _is_same_host(to, own):
+                raise ValueError(f"{forward!r} is this server itself ({own}): give the next hop's URL")
+
+
+def _is_same_host(one: Address, listening: Address) -> bool:
+    """Whether what is sent to one arrives at the other, as far as the names tell."""
+    everywhere = listening.host in ("0.0.0.0", "::")  # noqa: S104 - compared, not listened at
+    same_machine = one.is_loopback or one.host in ("0.0.0.0", "::")  # noqa: S104
+    if same_machine and listening.is_loopback:
+        # 127.0.0.1 and 127.0.0.2 may be two servers, but localhost is either.
+        return one.host == listening.host or "localhost" in (one.host, listening.host)
+    return one.host == listening.host or (everywhere and same_machine)
