@@ -3,6 +3,7 @@
 The blocks of shell commands run in ``e2e/test_readme_commands.py`` and, the one that runs the tests, in CI.
 """
 
+import argparse
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -13,6 +14,7 @@ from support.processes import StubProcess, run_python, this_environment
 from support.readme import README, Block, blocks
 
 from otel_loopeval import semconv
+from otel_loopeval.cli import serve
 from otel_loopeval.otel.options import Options
 
 OUTPUTS = {
@@ -117,6 +119,43 @@ def test_the_configuration_table_has_every_option_and_its_default() -> None:
         default = _SAID_OTHERWISE.get(field.name, field.default)
         assert said.get(stated, stated) == (str(default) if stated not in said else default), field.name
     assert rows == {}
+
+
+_UNITS = {"s": 1, "h": 3_600, "d": 86_400, "MiB": 2**20, "GiB": 2**30}
+
+
+def test_the_table_of_the_server_s_limits_is_true() -> None:
+    pytest.importorskip("uvicorn", reason="the extra [server] is not installed")
+    from otel_loopeval.server.following import Limits  # noqa: PLC0415 - needs the extra
+    from otel_loopeval.server.options import ServeOptions  # noqa: PLC0415
+
+    section = README.read_text(encoding="utf-8").partition("`serve`\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z].*?) \| ([\d,]+) ?(\w*) \| (?:`(--[\w-]+)`)? ?\|", section, re.MULTILINE)
+    stated = {what: int(n.replace(",", "")) * _UNITS.get(unit, 1) for what, n, unit, _ in rows}
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+    defaults = vars(parser.parse_args([]))
+    for what, _, _, option in rows:
+        if option:
+            assert stated.pop(what) == defaults[option[2:].replace("-", "_")], what
+
+    limits = Limits()
+    assert stated == {
+        "requests in work at once": ServeOptions().max_inflight,
+        "traces with runs under way": limits.max_traces,
+        "spans of one trace": limits.max_trace_spans,
+        "closed traces that are remembered": limits.remembered,
+    }
+    assert len(rows) == 10
+
+
+def test_options_of_the_server_in_the_readme_exist() -> None:
+    parser = argparse.ArgumentParser()
+    serve.add_arguments(parser)
+    section = README.read_text(encoding="utf-8").partition("`serve`\n")[2].partition("\n## ")[0]
+    mentioned = set(re.findall(r"--[a-z][\w-]+", section))
+    assert mentioned >= {"--forward", "--store", "--grace", "--insecure"}
+    assert mentioned <= set(re.findall(r"--[a-z][\w-]+", parser.format_help()))
 
 
 def test_names_in_the_readme_exist() -> None:
