@@ -4,6 +4,7 @@ No containers run here. What is held is that these files fit each other, and the
 tests start real servers with.
 """
 
+import argparse
 import json
 import re
 import shutil
@@ -15,6 +16,8 @@ import pytest
 import yaml
 from support import servers
 from support.environments import ROOT
+
+from otel_loopeval.cli.serve_options import add_arguments, serve_options
 
 CONFIG = ROOT / "collector-config"
 COMPOSE = CONFIG / "docker-compose.yaml"
@@ -155,6 +158,92 @@ def test_alerts_link_to_dashboards_that_exist() -> None:
     assert linked <= uids
 
 
+SERVE = CONFIG / "docker-compose.serve.yaml"
+
+
+def served(arguments: list[str], folder: Path) -> Any:
+    """The options of ``serve``, as the command itself understands and checks them."""
+    pytest.importorskip("uvicorn", reason="the extra [server] is not installed")
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    # Their folder is a volume's.
+    return serve_options(parser.parse_args([a.replace("=/data/", f"={folder}/") for a in arguments]))
+
+
+def test_serve_in_compose_is_in_front_of_the_collector_and_on_loopback(
+    services: dict[str, Any], tmp_path: Path
+) -> None:
+    overlay = loaded(SERVE)
+    assert list(overlay["services"]) == ["loopeval-serve"]
+    service = overlay["services"]["loopeval-serve"]
+    options = served(service["command"], tmp_path)
+
+    assert service["ports"] == ["127.0.0.1:14317:4317", "127.0.0.1:14318:4318"]
+    assert [str(options.grpc), str(options.http)] == ["0.0.0.0:4317", "0.0.0.0:4318"]
+    assert options.forward == "http://otel-collector:4318"
+    assert service["depends_on"].keys() | {"otel-collector"} <= services.keys()
+    (volume,) = service["volumes"]
+    assert volume == "loopeval-serve:/data"
+    assert overlay["volumes"] == {"loopeval-serve": None}
+    assert options.store == tmp_path / "runs.db"
+    assert f"-t {service['image']} " in SERVE.read_text()
+    assert f"-t {service['image']} " in (CONFIG / "README.md").read_text()
+
+
+def test_serve_as_a_sidecar_listens_where_the_program_sends_and_nowhere_else(tmp_path: Path) -> None:
+    pod = loaded(CONFIG / "kubernetes" / "serve-sidecar.yaml")["spec"]["template"]["spec"]
+    (sidecar,) = pod["initContainers"]
+    (program,) = pod["containers"]
+    options = served(sidecar["args"], tmp_path)
+
+    assert sidecar["restartPolicy"] == "Always"
+    assert options.http.is_loopback
+    assert options.grpc.is_loopback
+    assert options.insecure is False
+    assert options.store is None
+    assert program["env"][0]["value"] == f"http://{options.http}"
+    assert "127.0.0.1:4318/readyz" in sidecar["startupProbe"]["exec"]["command"][-1]
+
+
+def test_serve_in_a_cluster_is_where_the_balancing_collectors_look_for_it(tmp_path: Path) -> None:
+    text = (CONFIG / "kubernetes" / "serve.yaml").read_text()
+    service, state = yaml.safe_load_all(text)
+    pod = state["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    options = served(container["args"], tmp_path)
+
+    name = service["metadata"]["name"]
+    assert state["spec"]["serviceName"] == name
+    assert service["spec"]["selector"] == state["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["clusterIP"] == "None"
+    expected = [
+        f"SERVE_{n + 1}={state['metadata']['name']}-{n}.{name}.{service['metadata']['namespace']}.svc:4317"
+        for n in range(state["spec"]["replicas"])
+    ]
+    assert re.findall(r"SERVE_\d=\S+", text) == expected
+    fleet = (CONFIG / "otel-collector-serve-fleet.yaml").read_text()
+    assert set(re.findall(r"env:(SERVE_\d)", fleet)) == {"SERVE_1", "SERVE_2"}
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"otlp-grpc": options.grpc.port, "otlp-http": options.http.port}
+    assert container["volumeMounts"] == [{"name": "data", "mountPath": "/data"}]
+    (claim,) = state["spec"]["volumeClaimTemplates"]
+    assert claim["metadata"]["name"] == "data"
+    # The store and its log fit into the volume.
+    assert "--store-max-size=4g" in container["args"]
+    assert claim["spec"]["resources"]["requests"]["storage"] == "5Gi"
+
+
+def test_the_image_of_serve_listens_and_stores_where_it_says(tmp_path: Path) -> None:
+    text = (CONFIG / "docker" / "serve.Dockerfile").read_text()
+    (command,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
+    options = served(json.loads(command), tmp_path)
+
+    assert re.search(r"^EXPOSE 4317 4318$", text, re.MULTILINE)
+    assert {options.grpc.port, options.http.port} == {4317, 4318}
+    assert options.store == tmp_path / "runs.db"
+    assert "VOLUME /data" in text
+
+
 def test_docker_takes_the_compose_file() -> None:
     docker = shutil.which("docker")
     compose = [docker, "compose"] if docker else []
@@ -162,6 +251,7 @@ def test_docker_takes_the_compose_file() -> None:
         pytest.skip("no docker compose on this machine")
 
     subprocess.run([*compose, "-f", str(COMPOSE), "config", "--quiet"], check=True)
+    subprocess.run([*compose, "-f", str(COMPOSE), "-f", str(SERVE), "config", "--quiet"], check=True)
 
 
 def test_the_operator_puts_the_image_with_the_package_into_annotated_pods() -> None:
@@ -209,7 +299,10 @@ def test_the_dockerfiles_install_extras_that_exist_and_leave_signals_to_the_prog
     operator = (CONFIG / "docker" / "autoinstrumentation.Dockerfile").read_text()
     project = (ROOT / "pyproject.toml").read_text()
 
-    extras = set(re.findall(r"otel-loopeval\[([\w,]+)\]", app + operator))
-    assert extras == {"auto,praisonai", "auto"}
-    assert all(f"\n{extra} = [" in project for extra in ("auto", "praisonai"))
+    server = (CONFIG / "docker" / "serve.Dockerfile").read_text()
+
+    extras = set(re.findall(r"otel-loopeval\[([\w,]+)\]", app + operator + server))
+    assert extras == {"auto,praisonai", "auto", "server,cost"}
+    assert all(f"\n{extra} = [" in project for extra in ("auto", "praisonai", "server", "cost"))
+    assert 'ENTRYPOINT ["otel-loopeval", "serve"]' in server
     assert 'CMD ["opentelemetry-instrument", "python", "app.py"]' in app
