@@ -213,9 +213,11 @@ class Core:
     # Out ---------------------------------------------------------------------------------------------------
 
     def _over(self, served: ServedRun) -> None:
-        self._run_metrics.ended(served)
         if self._store is not None:
             self._store.put_run(served)
+        if served.judged_before:
+            return
+        self._run_metrics.ended(served)
         if self._forwarder is not None:
             if len(self._verdicts) >= _MAX_VERDICTS:
                 self._verdicts.popleft()

@@ -6,7 +6,7 @@ those of ``otel-loopeval score``. A state machine with one owner: not thread-saf
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from otel_loopeval import semconv
@@ -101,7 +101,7 @@ class Counts:
         repeated: Spans that came again.
         forgotten: Spans around runs that there was no room for.
         closed: Traces that are over, by reason.
-        judged_before: Runs whose root carries a verdict already: neither scored nor counted again.
+        judged_before: Runs that came with a verdict: neither told of nor counted again.
         unreadable: Spans around runs that could not be decoded.
     """
 
@@ -379,12 +379,13 @@ class Following:
         trace_id = int.from_bytes(key, "big")
         for replayed in replay(spans, tracker):
             root = replayed.root
+            served = self._served(replayed, spans, trace_id, cut=cut)
             if root is not None and (
                 semconv.HEALTH_DOOM_LOOP_FIRED in root.attributes or root.span_id in trace.judged
             ):
                 self.counts.judged_before += 1
-                continue
-            self._on_verdict(self._served(replayed, spans, trace_id, cut=cut))
+                served = replace(served, judged_before=True)
+            self._on_verdict(served)
         if self._on_close is not None:
             self._on_close(trace_id)
 

@@ -25,6 +25,8 @@ class ServedRun:
         environment: ``deployment.environment.name`` of what ran it, empty where unknown.
         complete: Whether nothing of it is missing, as far as one can know.
         closed_ns: When it was closed here, in nanoseconds since the epoch.
+        judged_before: Whether a verdict of it came with its spans: it is shown, and neither counted nor told
+            of again.
     """
 
     run: LoopRun
@@ -36,6 +38,7 @@ class ServedRun:
     environment: str
     complete: bool
     closed_ns: int
+    judged_before: bool = False
 
     @property
     def replayed(self) -> Replayed:

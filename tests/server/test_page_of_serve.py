@@ -1,10 +1,14 @@
 """The page as ``serve`` has it: what programs send shows there, and is there after kill -9."""
 
+import os
+import re
 import signal
+import subprocess
+import sys
 from base64 import b64encode
 from pathlib import Path
 
-from serve_processes import STUCK, Serve, Traffic, await_that, serving
+from serve_processes import STUCK, Serve, Sink, Traffic, await_that, serving
 
 QUICK = ("--grace", "200ms")
 
@@ -25,7 +29,7 @@ def test_what_a_program_sends_shows_on_the_page_and_survives_kill_nine(tmp_path:
         await_that(lambda: "/runs/" in page(server)[1], "the run")
         listed = page(server)[1]
         server.end(signal.SIGKILL)
-    assert ">writer</a>" in listed
+    assert ">writer</bdi></a>" in listed
     assert "unhealthy" in listed
     address = listed.partition('href="/runs/')[2].partition('"')[0]
     with serving("--store", "runs.db", *link, *QUICK, cwd=tmp_path) as server:
@@ -33,6 +37,32 @@ def test_what_a_program_sends_shows_on_the_page_and_survives_kill_nine(tmp_path:
     assert status == 200
     assert f'href="http://localhost:16686/trace/{address.partition("-")[0]}"' in run
     assert 'id="repeats"' in run
+
+
+def test_runs_that_come_with_their_verdict_show_too_and_are_not_counted_again(tmp_path: Path) -> None:
+    with Sink() as sink, serving("--forward", sink.url, "--store", "runs.db", *QUICK, cwd=tmp_path) as server:
+        there = {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{server.port}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "otel_loopeval", "demo"],
+            env={**os.environ, **there},
+            cwd=tmp_path,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        await_that(lambda: page(server)[1].count('href="/runs/') == 3, "the demo's three runs")
+        listed = page(server)[1]
+        metrics = server.metrics()
+        assert server.end() == 0
+        assert sink.verdicts() == []
+
+    assert sorted(re.findall(r"<bdi>(\w+)</bdi></a>", listed)) == ["polisher", "researcher", "writer"]
+    assert re.findall(r'<span class="count">([^<]*)</span>', listed) == ["3", "2", "1", "1", "0"]
+    assert metrics["loopeval_serve_already_judged_total"] == 3
+    assert [name for name in metrics if name.startswith("loopeval_runs")] == []
 
 
 def test_tokens_are_asked_for_as_a_password(tmp_path: Path) -> None:

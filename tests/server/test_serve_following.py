@@ -145,7 +145,7 @@ def test_a_root_that_brings_a_verdict_is_not_judged_again() -> None:
     followed = Followed(grace_s=0.0)
     followed.take(traffic.body())
     followed.following.finish()
-    assert followed.runs == []
+    assert [run.judged_before for run in followed.runs] == [True]
     assert followed.following.counts.judged_before == 1
 
 
@@ -162,7 +162,7 @@ def test_behind_another_server_a_run_is_not_judged_again() -> None:
     second.following.finish()
 
     assert len(first.runs) == 1
-    assert second.runs == []
+    assert [run.judged_before for run in first.runs + second.runs] == [False, True]
     (verdict,) = read_request(told)
     assert verdict.span_id == verdict_id(first.runs[0])
     assert verdict.parent_id == (first.runs[0].root or verdict).span_id
