@@ -7,6 +7,7 @@ from typing import Final
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _SIZES: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_MAX_SIZE: Final = 2**62
 _MAX_SECONDS: Final = 36_500 * 86_400.0
 """A hundred years: in nanoseconds since the epoch it still is a number that databases know."""
 
@@ -58,16 +59,16 @@ def seconds_from(least: float) -> Callable[[str], float]:
     return seconds
 
 
-def size_from(least: int, most: int = 2**62) -> Callable[[str], int]:
+def size_from(least: int, most: int = _MAX_SIZE) -> Callable[[str], int]:
     """Reads sizes in bytes such as ``16m``."""
 
     def size(text: str) -> int:
         found = re.fullmatch(r"([0-9]{1,18})([kmg]?)", text.lower())
         value = int(found[1]) << _SIZES[found[2]] if found else -1
         if not least <= value <= most:
+            bound = f"at least {_told(least)}" + ("" if most == _MAX_SIZE else f", at most {_told(most)}")
             raise argparse.ArgumentTypeError(
-                f"a size is a whole number of bytes, or with k, m or g, from {_told(least)} "
-                f"to {_told(most)}, got {text!r}"
+                f"a size is a whole number of bytes, or with k, m or g, {bound}, got {text!r}"
             )
         return value
 

@@ -35,6 +35,7 @@ _MAX_STREAMS: Final = 100
 """Calls at once on one connection; its other end keeps the next ones waiting."""
 _MAX_CALLS: Final = 1_000
 """Calls at once; the next are told to come again."""
+_MAX_INT: Final = 2**31 - 1
 _WINDOW: Final = 65_535
 _PATIENCE_S: Final = 1.0
 """How long a message may always take to come in."""
@@ -198,7 +199,7 @@ async def start(core: Core, address: Address, tls: Tls | None) -> tuple[grpc.aio
             ("grpc.max_receive_message_length", options.max_body),
             ("grpc.max_concurrent_streams", _MAX_STREAMS),
             ("grpc.max_allowed_incoming_connections", options.max_connections),
-            ("grpc.server_handshake_timeout_ms", int(options.request_s * 1_000) or 1),
+            ("grpc.server_handshake_timeout_ms", min(int(options.request_s * 1_000) or 1, _MAX_INT)),
             # What a call may send before it is its turn; with probes, a fast connection gets megabytes.
             ("grpc.http2.lookahead_bytes", _WINDOW),
             ("grpc.http2.bdp_probe", 0),

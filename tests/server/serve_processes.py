@@ -142,7 +142,7 @@ class Serve:
     def metrics(self) -> dict[str, float]:
         """The metrics, by name and labels."""
         text = self.request("GET", "/metrics")[2].decode()
-        samples = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))
+        samples = (line.rpartition(" ") for line in text.split("\n") if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}
 
     def end(self, number: int = signal.SIGTERM) -> int:
