@@ -16,6 +16,7 @@ from otel_loopeval.runs.spans import SpanData
 
 _LONGEST: Final = 4_000
 """Characters of an argument or an answer that a step has."""
+_LONGEST_NAME: Final = 200
 _IDENTITY: Final = 10_000
 """Characters by which calls are told apart."""
 _MOST_ASKED: Final = 10
@@ -128,13 +129,14 @@ def text_of(value: Any) -> str:
 
 def _tool(span: SpanData) -> Step:
     use = reading.tool_of(span)
+    error = _error(span)
     fingerprint = span.attributes.get(semconv.STEP_FINGERPRINT)
     return Step(
         kind=TOOL,
-        name=use.name or span.name,
+        name=_shown(use.name or span.name, _LONGEST_NAME),
         arguments=None if use.arguments is None else _shown(use.arguments),
         text=None if use.result is None else _shown(use.result),
-        error=reading.error_of(span) or (None if use.error is None else text_of(use.error)),
+        error=error if error or use.error is None else _shown(use.error),
         asked=(),
         tokens=None,
         start_ns=span.start_ns,
@@ -148,10 +150,10 @@ def _model(span: SpanData) -> Step:
     message = reading.output_of(span)
     return Step(
         kind=MODEL,
-        name=(usage.model if usage is not None else None) or span.name,
+        name=_shown((usage.model if usage is not None else None) or span.name, _LONGEST_NAME),
         arguments=None,
         text=_shown(message.text) if message is not None and message.text else None,
-        error=reading.error_of(span),
+        error=_error(span),
         asked=() if message is None else tuple(_call(asked) for asked in message.asked[:_MOST_ASKED]),
         tokens=None if usage is None else usage.input_tokens + usage.output_tokens,
         start_ns=span.start_ns,
@@ -162,12 +164,20 @@ def _model(span: SpanData) -> Step:
 
 def _call(asked: Asked) -> Call:
     arguments = None if asked.arguments is None else _shown(asked.arguments)
-    return Call(asked.name, arguments, text_of(asked.arguments))
+    return Call(_shown(asked.name, _LONGEST_NAME), arguments, text_of(asked.arguments))
 
 
-def _shown(value: Any) -> str:
+def _error(span: SpanData) -> str | None:
+    error = reading.error_of(span)
+    return None if error is None else _shown(error)
+
+
+def _shown(value: Any, most: int = _LONGEST) -> str:
     text = text_of(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
+    if len(text) <= most:
+        return text
+    length = f"{len(text):,}" if len(text) < _IDENTITY else f"{_IDENTITY:,} or more"
+    return f"{text[:most]}… ({length} characters)"
 
 
 def _plain(value: Any) -> Any:

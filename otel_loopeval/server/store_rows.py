@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
@@ -50,6 +50,10 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check
 _TUPLES: Final = ("reasons", "scores", "doom_loop_kinds")
 _MAX_SPANS: Final = 20_000
 """Spans of one run that are kept for its page: the first and the last."""
+_LONGEST_NAME: Final = 200
+"""Characters of the names of agents, services and environments: lists are made of them."""
+_LONGEST: Final = 2_000
+"""Characters of what else a record or a guard event has as text."""
 _MAX_CHARACTERS: Final = 32 * 2**20
 """Characters of content that they may have together, so that a page of a run can be made in little memory."""
 
@@ -125,18 +129,20 @@ def row_of(served: ServedRun) -> tuple[Any, ...]:
     """The values of a run for :data:`COLUMNS`."""
     record = record_of(served.replayed, served.trace_id)
     root = served.root
+    agent = _cut(record.agent, _LONGEST_NAME)
+    fields = {name: _bounded(value) for name, value in record.to_dict().items()}
     return (
         key_of(served),
         served.trace_id.to_bytes(16, "big"),
         None if root is None else root.span_id.to_bytes(8, "big"),
-        record.agent,
-        encodable(served.service),
-        encodable(served.environment),
+        agent,
+        _cut(encodable(served.service), _LONGEST_NAME),
+        _cut(encodable(served.environment), _LONGEST_NAME),
         record.passed,
         record.doom_loop_fired,
         served.complete,
         served.closed_ns,
-        _json(record.to_dict()),
+        _json({**fields, "agent": agent}),
     )
 
 
@@ -158,7 +164,9 @@ def packed_detail(served: ServedRun) -> bytes:
         "iterations": [
             [i.number, i.started_ns, i.score, i.tokens, i.cost_usd, i.wasted] for i in _iterations(served)
         ],
-        "guard_events": [_guard_values(event) for event in served.run.guard_events],
+        "guard_events": [
+            [_bounded(value) for value in _guard_values(event)] for event in served.run.guard_events
+        ],
         "left_out": left_out,
     }
     return zlib.compress(f"{_json(detail)}\n{trace_line(spans)}\n".encode(), 1)
@@ -237,6 +245,19 @@ def _iterations(served: ServedRun) -> Iterable[StoredIteration]:
             cost_usd=None if spending is None else spending.cost_usd,
             wasted=iteration.wasted if by_turns else position >= first_wasted,
         )
+
+
+def _bounded(value: Any) -> Any:
+    """A value whose texts are no longer than a page can show: what spans say may be of any length."""
+    if isinstance(value, str):
+        return _cut(value, _LONGEST)
+    if isinstance(value, tuple):
+        return [_bounded(part) for part in cast("tuple[Any, ...]", value)]
+    return value
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _json(value: Any) -> str:

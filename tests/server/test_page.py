@@ -251,6 +251,47 @@ async def test_whatever_spans_say_is_text(store: Store) -> None:
     assert run_page.text.count("&lt;script&gt;alert") > 10
 
 
+async def test_whatever_spans_say_a_page_stays_small(store: Store) -> None:
+    much = "x" * 1_000_000
+    builder = TraceBuilder(1)
+    root_id, start_ns = builder.span_id(), builder.clock.now_ns
+    for _ in range(10):
+        builder.span(
+            f"execute_tool {much}",
+            parent_id=root_id,
+            attributes={
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": much,
+                "gen_ai.tool.call.arguments": much,
+                "gen_ai.tool.call.result": much,
+                "error.type": much,
+            },
+            error=True,
+        )
+    builder.span(
+        f"invoke_agent {much}",
+        span_id=root_id,
+        start_ns=start_ns,
+        duration_s=20,
+        events=[builder.guard_event(tool=much, rule=much, reason=much)],
+        attributes={
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": much,
+            "gen_ai.conversation.id": much,
+        },
+    )
+    runs = [replace(run, service=much, environment=much) for run in served_all(builder.spans)]
+    fill(store, *runs)
+    listed = await get(store, "/")
+    assert len(listed.content) < 10_000
+    (agent,) = agents(listed)
+    assert agent == "x" * 199 + "…"
+    assert agents(await get(store, f"/?agent={agent}")) == [agent]
+    page = await get(store, f"/runs/{1:032x}-{1:016x}")
+    assert page.status_code == 200
+    assert 50_000 < len(page.content) < 300_000
+
+
 async def test_links_to_the_trace_are_filled_in(store: Store) -> None:
     fill(store, served([9.0], trace_id=0xABC))
     options = PageOptions(
