@@ -77,23 +77,30 @@ _PACKAGE: Final = "otel_loopeval.parts"
 _TYPES: Final = {
     "bytes": FieldDescriptorProto.TYPE_BYTES,
     "string": FieldDescriptorProto.TYPE_STRING,
+    "int32": FieldDescriptorProto.TYPE_INT32,
     "fixed64": FieldDescriptorProto.TYPE_FIXED64,
 }
 _Fields = Iterable[tuple[str, int, str]]
 _MESSAGES: Final[dict[str, _Fields]] = {
-    "Request": [("resource_spans", 1, "repeated .Resource")],
-    "Resource": [
+    "Request": [("resource_spans", 1, "repeated .ResourceSpans")],
+    "ResourceSpans": [
         ("resource", 1, "repeated bytes"),
-        ("scope_spans", 2, "repeated .Scope"),
+        ("scope_spans", 2, "repeated .ScopeSpans"),
         ("schema_url", 3, "string"),
     ],
-    "Scope": [("scope", 1, "repeated bytes"), ("spans", 2, "repeated bytes"), ("schema_url", 3, "string")],
+    "ScopeSpans": [
+        ("scope", 1, "repeated bytes"),
+        ("spans", 2, "repeated bytes"),
+        ("schema_url", 3, "string"),
+    ],
+    "Resource": [("attributes", 1, "repeated bytes")],
     "Span": [
         ("trace_id", 1, "bytes"),
         ("span_id", 2, "bytes"),
         ("trace_state", 3, "string"),
         ("parent_span_id", 4, "bytes"),
         ("name", 5, "string"),
+        ("kind", 6, "int32"),  # an enum, on the wire
         ("start_time_unix_nano", 7, "fixed64"),
         ("end_time_unix_nano", 8, "fixed64"),
         ("attributes", 9, "repeated bytes"),
@@ -133,7 +140,26 @@ _CLASSES: Final = _declare()
 
 parse_request: Final[Callable[[bytes], RequestParts]] = _CLASSES["Request"].FromString
 """Parses an ``ExportTraceServiceRequest`` or ``TracesData``; raises ``DecodeError``."""
-parse_resource_spans: Final[Callable[[bytes], ResourceParts]] = _CLASSES["Resource"].FromString
+parse_resource_spans: Final[Callable[[bytes], ResourceParts]] = _CLASSES["ResourceSpans"].FromString
 """Parses a ``ResourceSpans``; raises ``DecodeError``."""
 parse_span: Final[Callable[[bytes], SpanParts]] = _CLASSES["Span"].FromString
 """Parses a ``Span``; raises ``DecodeError``."""
+
+
+class Encodable(Protocol):
+    """A message that is to be sent."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - protobuf's name for it
+        """The message as bytes."""
+        ...
+
+
+Build = Callable[..., Encodable]
+"""Makes a message of its fields, where inner messages are encoded ones."""
+
+build_request: Final[Build] = _CLASSES["Request"]
+build_resource_spans: Final[Build] = _CLASSES["ResourceSpans"]
+build_resource: Final[Build] = _CLASSES["Resource"]
+build_scope_spans: Final[Build] = _CLASSES["ScopeSpans"]
+build_span: Final[Build] = _CLASSES["Span"]
+build_event: Final[Build] = _CLASSES["Event"]

@@ -105,6 +105,8 @@ class Following:
                 return SpanNode(around.state, iteration, span_id)
             if own.is_evaluation(name) and around.iteration_state is not None:
                 return SpanNode(around.state, around.iteration_state, span_id, judging=True)
+        elif entry is around and entry is not None and kind != AGENT:
+            return None  # nearly always: a call inside an agent
         # What a server's span stands for is told after its start, if at all.
         if kind is not None and nature_of(look.scope) is HOST:
             kind = None
@@ -187,14 +189,16 @@ class Following:
         if run.closed:
             return []
         told: list[tuple[GuardEvent, bool]] = []
+        foreign = False
         if isinstance(node, SpanNode):
+            foreign = node.foreign
             if iteration is not None and node.span_id == span.span_id and not node.judging:
                 own.close_iteration(run, iteration, span)
             if span.events:
                 told = own.read_guard_events(run, span.events)
-        steps, turn = self._steps(node, span, kind)
+        steps, turn = self._steps(node, span, kind, foreign=foreign)
         events = self._observe_all(run.turns, steps) if steps else ()
-        if node_is_foreign(node):
+        if foreign:
             iteration = None if turn is None else turn.iteration
             run.active_ns = max(run.active_ns, span.end_ns)
             if span.events or kind == EVALUATION:
@@ -222,11 +226,11 @@ class Following:
 
     def steps_for(self, node: Node, span: "SpanData") -> "list[Step]":
         """The steps that a span inside a run tells of, for the run's owner to show to its detector."""
-        steps, _ = self._steps(node, span, kind_of(look_of(span)))
+        steps, _ = self._steps(node, span, kind_of(look_of(span)), foreign=node_is_foreign(node))
         return [step for step, _ in steps]
 
     def _steps(
-        self, node: Node, span: "SpanData", kind: str | None
+        self, node: Node, span: "SpanData", kind: str | None, *, foreign: bool
     ) -> "tuple[list[tuple[Step, Turn]], Turn | None]":
         run = node.state
         if node.judging:  # a judge's calls are no steps of the agent
@@ -234,7 +238,7 @@ class Following:
         turns: Turns | None = run.turns
         if kind in (MODEL, TOOL):
             if turns is None:
-                turns = run.turns = self._new_turns(run, foreign=node_is_foreign(node))
+                turns = run.turns = self._new_turns(run, foreign=foreign)
             steps = turns.model_ended(span) if kind == MODEL else turns.tool_ended(span)
             return steps, turns.current
         if turns is None:

@@ -1,6 +1,6 @@
 """Judging stored spans as the live processor would have, whatever is missing, doubled or out of order."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from otel_loopeval import semconv
@@ -15,6 +15,7 @@ from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.runs.verdict import Verdict
 
 _Key = tuple[int, int | None]
+_Moment = tuple[int, bool, int, int, _Key, SpanData]
 
 
 class Replayed(NamedTuple):
@@ -45,25 +46,22 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
     Returns:
         The runs with their verdicts and roots, in the order in which they ended.
     """
-    # A verdict's span repeats what it was found out from.
-    spans = [span for span in spans if span.name != semconv.SPAN_VERDICT]
-    telling = {span.trace_id for span in spans if _tells(span)}
-    if not telling:
+    by_id = _telling(spans)
+    if not by_id:
         return []
-    by_id: dict[_Key, SpanData] = {
-        (span.trace_id, span.span_id): span for span in spans if span.trace_id in telling
-    }
     following = Following(tracker, detects=detectors)
     entries: dict[_Key, Entry] = {}
     kinds: dict[_Key, str | None] = {}
     missing: dict[_Key, SpanNode | Opening] = {}
     replayed: list[Replayed] = []
 
-    for key, span, is_end in _in_order(by_id):
+    for _, is_end, _, _, key, span in _in_order(by_id):
         if is_end:
             entry = entries.pop(key, None)
             if entry is not None:
-                replayed += _replayed(following.ended(entry, span, kinds[key]), span)
+                endings = following.ended(entry, span, kinds[key])
+                if endings:
+                    replayed += _replayed(endings, span)
             continue
         look = look_of(span)
         kinds[key] = kind = kind_of(look)
@@ -86,6 +84,17 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
         else:
             replayed += _replayed(following.abandoned(stand_in), None)
     return replayed
+
+
+def _telling(spans: Iterable[SpanData]) -> dict[_Key, SpanData]:
+    """The spans of the traces that may have a run in them, each once."""
+    # A verdict's span repeats what it was found out from.
+    spans = [span for span in spans if span.name != semconv.SPAN_VERDICT]
+    telling: set[int] = set()
+    for span in spans:
+        if span.trace_id not in telling and _tells(span):
+            telling.add(span.trace_id)
+    return {(span.trace_id, span.span_id): span for span in spans if span.trace_id in telling}
 
 
 def _tells(span: SpanData) -> bool:
@@ -155,25 +164,23 @@ def _is_another_process(span: SpanData, by_id: Mapping[_Key, SpanData]) -> bool:
     return parent is not None and parent.resource is not span.resource and parent.resource != span.resource
 
 
-def _in_order(by_id: Mapping[_Key, SpanData]) -> Iterator[tuple[_Key, SpanData, bool]]:
+def _in_order(by_id: Mapping[_Key, SpanData]) -> list[_Moment]:
     """Starts and ends by time; at equal times outer spans start first and inner spans end first.
 
     Where clocks disagree, a span starts no earlier than what it is inside of.
 
-    Yields:
-        The span, by its key, and whether it ends.
+    Returns:
+        The moment, as the order has it; whether the span ends; its key, and the span.
     """
     placed: dict[_Key, tuple[int, int]] = {}  # how deep a span is, and when it starts
-    moments: list[tuple[int, bool, int, int]] = []
-    keys = list(by_id)
+    moments: list[_Moment] = []
     for order, (key, span) in enumerate(by_id.items()):
         level, start_ns = placed.get(key) or _place(key, by_id, placed)
-        moments.append((start_ns, False, level, order))
+        moments.append((start_ns, False, level, order, key, span))
         end_ns = span.end_ns
-        moments.append((max(start_ns, end_ns), True, -level, order))
-    moments.sort()
-    for _, is_end, _, order in moments:
-        yield keys[order], by_id[keys[order]], is_end
+        moments.append((max(start_ns, end_ns), True, -level, order, key, span))
+    moments.sort()  # nothing is compared beyond the order
+    return moments
 
 
 def _place(key: _Key, by_id: Mapping[_Key, SpanData], placed: dict[_Key, tuple[int, int]]) -> tuple[int, int]:

@@ -135,6 +135,8 @@ def tokens_of(value: Any) -> int:
 
     Platforms export attributes as text: a number in decimal digits is one.
     """
+    if value.__class__ is int:  # nearly always
+        return max(0, value)
     if isinstance(value, str) and value.isdecimal() and len(value) < _DIGITS:
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

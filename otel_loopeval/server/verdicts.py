@@ -2,14 +2,21 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
-from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, Span
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from otel_loopeval import semconv
+from otel_loopeval.otlp.parts import (
+    build_event,
+    build_request,
+    build_resource,
+    build_resource_spans,
+    build_scope_spans,
+    build_span,
+)
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.runs.spelling import end_attributes, guard_event, start_attributes
 from otel_loopeval.server.served import ServedRun
@@ -39,46 +46,83 @@ def verdict_id(served: ServedRun) -> int:
 
 def verdict_request(runs: Iterable[ServedRun]) -> bytes:
     """The verdicts of runs as one ``ExportTraceServiceRequest``."""
-    request = ExportTraceServiceRequest()
-    by_resource: dict[int, ResourceSpans] = {}
+    by_resource: dict[int, tuple[Mapping[str, Any], list[bytes]]] = {}
     for served in runs:
         resource = served.root.resource if served.root is not None else served.spans[0].resource
         found = by_resource.get(id(resource))
         if found is None:
-            found = by_resource[id(resource)] = request.resource_spans.add()
-            found.resource.attributes.extend(_pairs(resource))
-            scope = found.scope_spans.add().scope
-            scope.name, scope.version = semconv.SCOPE, __version__
-        _fill(found.scope_spans[0].spans.add(), served)
-    return request.SerializeToString()
+            found = by_resource[id(resource)] = resource, []
+        found[1].append(_span(served))
+    return build_request(
+        resource_spans=[
+            build_resource_spans(
+                resource=[build_resource(attributes=_pairs(resource)).SerializeToString()],
+                scope_spans=[build_scope_spans(scope=[_SCOPE], spans=spans)],
+            )
+            for resource, spans in by_resource.values()
+        ]
+    ).SerializeToString()
 
 
-def _fill(span: Span, served: ServedRun) -> None:
+_SCOPE: Final = InstrumentationScope(name=semconv.SCOPE, version=__version__).SerializeToString()
+
+
+def _span(served: ServedRun) -> bytes:
     run, root = served.run, served.root
     ended_ns = max(run.active_ns, run.started_ns)
-    span.trace_id = served.trace_id.to_bytes(16, "big")
-    span.span_id = verdict_id(served).to_bytes(8, "big")
-    if root is not None:
-        span.parent_span_id = root.span_id.to_bytes(8, "big")
-    span.name = semconv.SPAN_VERDICT
-    span.kind = Span.SPAN_KIND_INTERNAL
-    span.start_time_unix_nano = min(run.started_ns, _UINT64_MAX)
-    span.end_time_unix_nano = min(ended_ns, _UINT64_MAX)
     told = start_attributes(run) | end_attributes(run, served.verdict)
     # The operation says what a span is, and this one is no run: whoever reads it shall not count it as one.
     del told[semconv.GEN_AI_OPERATION_NAME]
-    span.attributes.extend(_pairs(told))
-    for event in run.guard_events:
-        added = span.events.add(name=semconv.EVENT_GUARD)
-        added.time_unix_nano = event.time_ns or ended_ns
-        added.attributes.extend(_pairs(guard_event(event)))
+    return build_span(
+        trace_id=served.trace_id.to_bytes(16, "big"),
+        span_id=verdict_id(served).to_bytes(8, "big"),
+        parent_span_id=b"" if root is None else root.span_id.to_bytes(8, "big"),
+        name=semconv.SPAN_VERDICT,
+        kind=Span.SPAN_KIND_INTERNAL,
+        start_time_unix_nano=min(run.started_ns, _UINT64_MAX),
+        end_time_unix_nano=min(ended_ns, _UINT64_MAX),
+        attributes=_pairs(told),
+        events=[
+            build_event(
+                name=semconv.EVENT_GUARD,
+                time_unix_nano=event.time_ns or ended_ns,
+                attributes=_pairs(guard_event(event)),
+            )
+            for event in run.guard_events
+        ],
+    ).SerializeToString()
 
 
-def _pairs(attributes: Mapping[str, Any]) -> Iterable[KeyValue]:
+def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
+    """Attributes, each encoded: most are the same in run after run, and remembered."""
+    pairs: list[bytes] = []
     for key, value in attributes.items():
-        pair = KeyValue(key=key)
-        _set(pair.value, value)
-        yield pair
+        kind = value.__class__
+        if kind not in _PLAIN and not (kind is tuple and value and value[0].__class__ is str):
+            pairs.append(_pair(key, value))
+            continue
+        known = key, kind, value  # True is 1
+        pair = _known.get(known)
+        if pair is None:
+            pair = _pair(key, value)
+            if len(pair) <= _MAX_KNOWN_BYTES:
+                if len(_known) >= _MAX_KNOWN:
+                    _known.clear()
+                _known[known] = pair
+        pairs.append(pair)
+    return pairs
+
+
+_PLAIN: Final[frozenset[type]] = frozenset({str, int, bool})
+_known: Final[dict[tuple[str, type, Any], bytes]] = {}
+_MAX_KNOWN: Final = 10_000
+_MAX_KNOWN_BYTES: Final = 200
+
+
+def _pair(key: str, value: Any) -> bytes:
+    pair = KeyValue(key=key)
+    _set(pair.value, value)
+    return pair.SerializeToString()
 
 
 def _set(target: AnyValue, value: Any) -> None:
@@ -93,7 +137,8 @@ def _set(target: AnyValue, value: Any) -> None:
     elif isinstance(value, bytes):
         target.bytes_value = value
     elif isinstance(value, Mapping):
-        target.kvlist_value.values.extend(_pairs(value))  # type: ignore[reportUnknownArgumentType]  # any
+        for key, item in cast("Mapping[str, Any]", value).items():
+            _set(target.kvlist_value.values.add(key=key).value, item)
     elif isinstance(value, (list, tuple)):
         for item in value:  # type: ignore[reportUnknownVariableType]  # of anything
             _set(target.array_value.values.add(), item)
@@ -111,6 +156,9 @@ def label(name: str) -> str:
     return name.replace(".", "_")
 
 
+_M = TypeVar("_M", Counter, Histogram)
+
+
 class RunMetrics:
     """Counts runs that are over, under the names that the processes' own metrics have.
 
@@ -121,6 +169,7 @@ class RunMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._agents: set[str] = set()
         self._services: set[str] = set()
+        self._known: dict[tuple[Any, ...], Any] = {}
         base = (
             _JOB,
             *map(
@@ -170,38 +219,50 @@ class RunMetrics:
             run.framework,
             _word(run.parent is not None),
         )
-        self._runs.labels(
+        self._of(
+            self._runs,
             *base,
             verdict.outcome,
             _word(verdict.passed),
             _word(verdict.converged),
             _word(health.doom_loop_fired),
         ).inc()
-        count_of_loops = LoopRun(run.agent, started_ns=run.started_ns)  # tells which events are of one loop
-        for event in run.guard_events:
-            self._interventions.labels(*base, event.kind, event.action).inc()
-            if count_of_loops.add_guard_event(event):
-                self._doom_loops.labels(*base, event.kind, event.action, event.source).inc()
-        self._iterations.labels(*base).inc(max(run.iteration_count - run.carried_iterations, 0))
+        if run.guard_events:
+            count_of_loops = LoopRun(
+                run.agent, started_ns=run.started_ns
+            )  # tells which events are of one loop
+            for event in run.guard_events:
+                self._of(self._interventions, *base, event.kind, event.action).inc()
+                if count_of_loops.add_guard_event(event):
+                    self._of(self._doom_loops, *base, event.kind, event.action, event.source).inc()
+        self._of(self._iterations, *base).inc(max(run.iteration_count - run.carried_iterations, 0))
         if verdict.outcome == semconv.OUTCOME_PAUSED:
             return  # the segment that goes on with it tells of the whole
-        self._run_iterations.labels(*base).observe(run.iteration_count)
-        self._run_duration.labels(*base).observe(health.total_duration_s)
+        self._of(self._run_iterations, *base).observe(run.iteration_count)
+        self._of(self._run_duration, *base).observe(health.total_duration_s)
         if verdict.best_score is not None and health.threshold > 0:
-            self._run_score_ratio.labels(*base).observe(max(verdict.best_score / health.threshold, 0.0))
-        self._wasted.labels(*base).inc(health.wasted_iterations)
+            self._of(self._run_score_ratio, *base).observe(max(verdict.best_score / health.threshold, 0.0))
+        self._of(self._wasted, *base).inc(health.wasted_iterations)
         if verdict.wasted_tokens:
-            self._wasted_tokens.labels(*base).inc(verdict.wasted_tokens)
+            self._of(self._wasted_tokens, *base).inc(verdict.wasted_tokens)
         if verdict.wasted_cost_usd:
-            self._wasted_cost.labels(*base).inc(verdict.wasted_cost_usd)
+            self._of(self._wasted_cost, *base).inc(verdict.wasted_cost_usd)
         if verdict.over_token_budget:
-            self._budget_exceeded.labels(*base).inc()
+            self._of(self._budget_exceeded, *base).inc()
         spent = run.spending
         if spent is not None and run.parent is None:  # a run's tokens are in those of the run around it
-            self._tokens.labels(*base, semconv.TOKEN_INPUT).inc(spent.input_tokens)
-            self._tokens.labels(*base, semconv.TOKEN_OUTPUT).inc(spent.output_tokens)
+            self._of(self._tokens, *base, semconv.TOKEN_INPUT).inc(spent.input_tokens)
+            self._of(self._tokens, *base, semconv.TOKEN_OUTPUT).inc(spent.output_tokens)
             if spent.cost_usd is not None:
-                self._cost.labels(*base).inc(max(spent.cost_usd, 0.0))
+                self._of(self._cost, *base).inc(max(spent.cost_usd, 0.0))
+
+    def _of(self, metric: _M, *labels: str) -> _M:
+        """A metric with labels: the library looks for it under a lock, and makes text of each label."""
+        key = (metric, *labels)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = metric.labels(*labels)
+        return cast("_M", found)
 
 
 def _shown(name: str, shown: set[str], most: int) -> str:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from otel_loopeval import semconv
 from otel_loopeval.runs.dialects import reading
-from otel_loopeval.runs.dialects.facts import Message
+from otel_loopeval.runs.dialects.facts import Look, Message
 from otel_loopeval.runs.dialects.frameworks import nature_of
 from otel_loopeval.runs.reconstruct import replay
 from otel_loopeval.runs.spans import SpanData, SpanEvent
@@ -57,6 +57,39 @@ def test_what_any_dialect_knows_is_found(told: dict[str, Any], happened: tuple[S
     assert reading.usage_of(told) == usage_in_any_dialect(told)
     assert reading.inputs_of(span) == inputs_in_any_dialect(span)
     assert (reading.output_of(span) is not None) is says_something(span)
+
+
+scopes = st.sampled_from(
+    [
+        "",
+        "x",
+        "openinference.instrumentation.langchain",
+        "traceloop.tracer",
+        "openinference.instrumentation.beeai",
+    ]
+)
+names = st.sampled_from(
+    ["x", "my agent", "plan.agent", "search.tool", "execute_tool search", "agent run", "embed"]
+)
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(name=names, scope=scopes, told=attributes)
+def test_what_any_dialect_knows_of_kinds_names_and_tools_is_found(
+    name: str, scope: str, told: dict[str, Any]
+) -> None:
+    look, span = Look(name, scope, told), SpanData(name, 1, 2, None, 0, 1, told, scope=scope)
+    kinds = (dialect.kind(look) for dialect in reading.DIALECTS)
+    assert reading.kind_of(look) == next((kind for kind in kinds if kind is not None), None)
+    agents = [agent for dialect in reading.DIALECTS if (agent := dialect.agent(look)) is not None]
+    assert reading.agent_of(look) == (agents[0] if agents else reading.agent_of(Look(name, "x", {})))
+    conversations = (dialect.conversation(told) for dialect in reading.DIALECTS)
+    found = next((conversation for conversation in conversations if conversation is not None), None)
+    assert reading.conversation_of(told) == found
+    uses = [use for dialect in reading.DIALECTS if (use := dialect.tool(span)) is not None]
+    use = reading.tool_of(span)
+    assert use.name == next((use.name for use in uses if use.name), name)
+    assert use.arguments == next((use.arguments for use in uses if use.arguments is not None), None)
 
 
 def test_scopes() -> None:

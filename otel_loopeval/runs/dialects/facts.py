@@ -130,6 +130,19 @@ class Dialect(Protocol):
     """
 
     @property
+    def tells(self) -> tuple[str, ...]:
+        """What the names of the attributes begin with that kind, agent, conversation and tool are told by.
+
+        With none of them, it is not asked, but of spans of :attr:`scopes`; without any, it is always asked.
+        """
+        ...
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Scopes whose spans tell these by their names."""
+        ...
+
+    @property
     def tells_usage(self) -> tuple[str, ...]:
         """What the names of the attributes begin with that usage is told by: with none, it is not asked."""
         ...
@@ -171,6 +184,8 @@ class Dialect(Protocol):
 class Silent:
     """A dialect that knows no answer: what the others have in common."""
 
+    tells: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
     tells_usage: tuple[str, ...] = ()
     tells_content: tuple[str, ...] = ()
 

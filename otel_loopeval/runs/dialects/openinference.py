@@ -40,6 +40,13 @@ _REDACTED: Final = "__REDACTED__"
 class OpenInference(Silent):
     """The dialect of OpenInference."""
 
+    tells = (
+        semconv.OPENINFERENCE_SPAN_KIND,
+        semconv.AGENT_NAME,
+        semconv.GRAPH_NODE_ID,
+        semconv.SESSION_ID,
+    )
+    scopes = (_LANGCHAIN,)
     tells_usage = ("llm.token_count.",)
     tells_content = (semconv.LLM_INPUT_MESSAGES, semconv.LLM_OUTPUT_MESSAGES, semconv.OUTPUT_VALUE)
 

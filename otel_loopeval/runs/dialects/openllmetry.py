@@ -30,6 +30,13 @@ _THREADS: Final = ("session_id", "thread_id", "conversation_id", "chat_id", "use
 class OpenLLMetry(Silent):
     """The dialect of OpenLLMetry."""
 
+    tells = (
+        semconv.TRACELOOP_SPAN_KIND,
+        semconv.TRACELOOP_ENTITY_NAME,
+        semconv.TRACELOOP_ASSOCIATION,
+        semconv.LLM_REQUEST_TYPE,
+    )
+    scopes = (_SCOPE,)
     tells_usage = ("llm.usage.",)
     tells_content = (
         f"{semconv.GEN_AI_PROMPT}.",

@@ -37,6 +37,8 @@ _LANGFUSE_KINDS: Final = {
 class LangSmith(Silent):
     """The dialect of LangSmith's exporter; inputs and outputs are in ``gen_ai.prompt`` and its kin."""
 
+    tells = (semconv.LANGSMITH_SPAN_KIND, semconv.LANGSMITH_SESSION, semconv.LANGSMITH_THREAD)
+
     def kind(self, look: Look) -> str | None:
         """See :class:`~otel_loopeval.runs.dialects.facts.Dialect`."""
         told = look.attributes.get(semconv.LANGSMITH_SPAN_KIND)
@@ -58,6 +60,7 @@ class LangSmith(Silent):
 class Langfuse(Silent):
     """The dialect of Langfuse's SDK."""
 
+    tells = (semconv.LANGFUSE_TYPE, semconv.LANGFUSE_SESSION)
     tells_usage = (semconv.LANGFUSE_USAGE,)
     tells_content = (semconv.LANGFUSE_INPUT, semconv.LANGFUSE_OUTPUT)
 

@@ -57,13 +57,15 @@ _MAX_SHAPE: Final = 4_000
 
 
 class _Spoken(NamedTuple):
-    """The dialects that a span may tell something in."""
+    """The dialects that a span may tell something in: anything but the others here, usage, content."""
 
+    any: tuple[Dialect, ...]
     usage: tuple[Dialect, ...]
     content: tuple[Dialect, ...]
 
 
-_ANY: Final = _Spoken(DIALECTS, DIALECTS)
+_ANY: Final = _Spoken(DIALECTS, DIALECTS, DIALECTS)
+_TELLING_SCOPES: Final = frozenset(scope for dialect in DIALECTS for scope in dialect.scopes)
 _shapes: dict[tuple[str, ...], _Spoken] = {}
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}|[0-9a-f]{16,}|\d{6,}", re.IGNORECASE)
 _AFFIXES: Final = ("invoke_agent ", "invocation ", "agent_run ", "execute ")
@@ -72,7 +74,7 @@ _SUFFIXES: Final = (" run", ".agent", ".workflow", ".run")
 
 def kind_of(look: Look) -> str | None:
     """What a span is, one of :mod:`otel_loopeval.runs.dialects.facts`' kinds; None if nobody knows it."""
-    for dialect in DIALECTS:
+    for dialect in _dialects(look.scope, look.attributes):
         kind = dialect.kind(look)
         if kind is not None:
             return kind
@@ -84,7 +86,7 @@ def agent_of(look: Look) -> str:
 
     Names that identify one run, and no agent, are none: they would make a metric series each.
     """
-    for dialect in DIALECTS:
+    for dialect in _dialects(look.scope, look.attributes):
         agent = dialect.agent(look)
         if agent is not None and not _IDENTIFIER.search(agent):
             return agent
@@ -99,7 +101,7 @@ def agent_of(look: Look) -> str:
 
 def conversation_of(attributes: Mapping[str, Any]) -> str | None:
     """Identifier of the conversation that a span belongs to."""
-    for dialect in DIALECTS:
+    for dialect in _spoken_in(attributes).any:
         conversation = dialect.conversation(attributes)
         if conversation is not None:
             return conversation
@@ -127,10 +129,15 @@ def _spoken_in(attributes: Mapping[str, Any]) -> _Spoken:
         known = _ANY
         if len(_shapes) < _MAX_SHAPES and sum(map(len, shape)) <= _MAX_SHAPE:
             known = _shapes[shape] = _Spoken(
+                tuple(dialect for dialect in DIALECTS if not dialect.tells or _has(shape, dialect.tells)),
                 tuple(dialect for dialect in DIALECTS if _has(shape, dialect.tells_usage)),
                 tuple(dialect for dialect in DIALECTS if _has(shape, dialect.tells_content)),
             )
     return known
+
+
+def _dialects(scope: str, attributes: Mapping[str, Any]) -> tuple[Dialect, ...]:
+    return DIALECTS if scope in _TELLING_SCOPES else _spoken_in(attributes).any
 
 
 def _has(names: Iterable[str], beginnings: tuple[str, ...]) -> bool:
@@ -192,7 +199,7 @@ def tool_of(span: SpanData) -> ToolUse:
     identifier: str | None = None
     arguments: Any = None
     result: Any = None
-    for dialect in DIALECTS:
+    for dialect in _dialects(span.scope, span.attributes):
         use = dialect.tool(span)
         if use is None:
             continue

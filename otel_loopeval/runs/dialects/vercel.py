@@ -15,6 +15,12 @@ from otel_loopeval.runs.usage import Usage, tokens_of
 class Vercel(Silent):
     """The dialect of the Vercel AI SDK."""
 
+    tells = (
+        semconv.VERCEL_OPERATION,
+        semconv.VERCEL_FUNCTION,
+        semconv.VERCEL_SESSION,
+        semconv.VERCEL_TOOL_NAME,
+    )
     tells_usage = ("ai.usage.",)
     tells_content = ("ai.response.", "ai.prompt.")
 
