@@ -5,9 +5,11 @@ while; and in any case at a certain age. What is over is replayed as stored span
 those of ``otel-loopeval score``. A state machine with one owner: not thread-safe, and without a clock.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, cast
 
 from otel_loopeval import semconv
 from otel_loopeval.otlp.misfit import Misfit
@@ -86,7 +88,7 @@ class _Trace:
         self.age_at = now
         self.rooted: float | None = None
         self.restored = False
-        self.wanted: set[bytes] = set()  # ids of what the spans are inside of
+        self.wanted: set[int] = set()  # ids of what the spans are inside of
         self.judged: set[int | None] = set()  # ids of roots that have a verdict
 
 
@@ -162,6 +164,8 @@ class Following:
         self._over: dict[bytes, None] = {}
         self._waiting: dict[bytes, list[Others]] = {}
         self._waited: dict[bytes, list[Others]] = {}
+        self._decoded: dict[bytes, list[SpanData]] = {}  # the same, of what had to be decoded
+        self._once_decoded: dict[bytes, list[SpanData]] = {}
         self._waiting_bytes = 0
         self._turned_at = 0.0
         self.held_bytes = 0
@@ -189,28 +193,33 @@ class Following:
         Returns:
             The spans that a store has to keep: those of traces that are followed.
         """
-        counts, open_traces = self.counts, self._open
+        counts = self.counts
         counts.spans += batch.total
         counts.marked += len(batch.marked)
         kept: list[SpanData] = []
         fresh: set[bytes] = set()
-        for span in batch.marked:
-            key = span.trace_id.to_bytes(16, "big")
-            trace = open_traces.get(key)
+        for trace_id, several in groupby(batch.marked, _trace_id):
+            spans = list(several)
+            key = trace_id.to_bytes(16, "big")
+            trace = self._open.get(key)
             if trace is None:
                 if key in self._over:
-                    counts.late += 1
+                    counts.late += len(spans)
                     continue
                 trace = self._begin(key, now)
                 fresh.add(key)
-            self._put(key, trace, span, now)
-            kept.append(span)
-        for span in batch.decoded:
-            key = span.trace_id.to_bytes(16, "big")
-            trace = open_traces.get(key)
+            self._put(key, trace, spans, now)
+            kept += spans
+        for trace_id, several in groupby(batch.decoded, _trace_id):
+            spans = list(several)
+            key = trace_id.to_bytes(16, "big")
+            trace = self._open.get(key)
             if trace is not None:
-                self._put(key, trace, span, now)
-                kept.append(span)
+                self._put(key, trace, spans, now)
+                kept += spans
+            else:
+                self._decoded.setdefault(key, []).extend(spans)
+                self._waiting_bytes += sum(map(_size, spans))
         self._take_others(batch, now, kept)
         for key in fresh:
             self._recall(key, now, kept)
@@ -234,34 +243,42 @@ class Following:
             How many there were.
         """
         count = 0
-        for count, span in enumerate(spans, start=1):  # noqa: B007 - the number of the last
-            key = span.trace_id.to_bytes(16, "big")
+        for trace_id, several in groupby(spans, _trace_id):
+            found = list(several)
+            key = trace_id.to_bytes(16, "big")
             trace = self._open.get(key)
             if trace is None:
                 trace = self._begin(key, now)
                 trace.restored = True
-            self._put(key, trace, span, now)
+            self._put(key, trace, found, now)
+            count += len(found)
         return count
 
     def _begin(self, key: bytes, now: float) -> _Trace:
         trace = self._open[key] = self._rootless[key] = _Trace(now)
         return trace
 
-    def _put(self, key: bytes, trace: _Trace, span: SpanData, now: float) -> None:
-        before = trace.spans.get(span.span_id)
-        trace.spans[span.span_id] = span  # its last version counts
-        if before is not None:
-            self.counts.repeated += 1
-        else:
-            if span.parent_id is not None:
-                trace.wanted.add(span.parent_id.to_bytes(8, "big"))
+    def _put(self, key: bytes, trace: _Trace, spans: Iterable[SpanData], now: float) -> None:
+        held = trace.spans
+        rooted = False
+        size = 0
+        for span in spans:
+            before = held.get(span.span_id)
+            held[span.span_id] = span  # its last version counts
+            size += _size(span)
+            if before is not None:
+                self.counts.repeated += 1
+                size -= _size(before)
             if span.name == semconv.SPAN_VERDICT:
                 trace.judged.add(span.parent_id)
-            size = _size(span)
-            trace.bytes += size
-            self.held_bytes += size
-        self._heard(key, trace, now, rooted=span.parent_id is None)
-        if len(trace.spans) > self._limits.max_trace_spans:
+            elif span.parent_id is None:
+                rooted = True
+            else:
+                trace.wanted.add(span.parent_id)
+        trace.bytes += size
+        self.held_bytes += size
+        self._heard(key, trace, now, rooted=rooted)
+        if len(held) > self._limits.max_trace_spans:
             self._close(key, CLOSED_TOO_LARGE)
 
     def _heard(self, key: bytes, trace: _Trace, now: float, *, rooted: bool) -> None:
@@ -294,6 +311,7 @@ class Following:
             or now - self._turned_at > self._limits.idle_s
         ):
             self._waited, self._waiting = waiting, {}
+            self._once_decoded, self._decoded = self._decoded, {}
             self._waiting_bytes = 0
             self._turned_at = now
 
@@ -304,6 +322,11 @@ class Following:
             others = waiting.pop(key, None)
             if trace is not None and others is not None:
                 self._surround(key, trace, others, now, kept)
+        for decoded in (self._once_decoded, self._decoded):
+            spans = decoded.pop(key, None)
+            if trace is not None and spans is not None:
+                self._put(key, trace, spans, now)
+                kept += spans
 
     def _surround(
         self, key: bytes, trace: _Trace, others: list[Others], now: float, kept: list[SpanData]
@@ -318,11 +341,13 @@ class Following:
             for data in several:
                 span_id, parent_id = ids_of(data)
                 rooted = rooted or not parent_id
-                if span_id in trace.wanted:
+                if int.from_bytes(span_id, "big") in trace.wanted:
                     around = self._decode(group, data)
                     if around is not None:
-                        self._put(key, trace, around, now)
+                        self._put(key, trace, (around,), now)
                         kept.append(around)
+                    if key not in self._open:
+                        return  # it was too large
                     continue
                 if span_id not in trace.others:
                     size = len(data) + 300
@@ -379,13 +404,11 @@ class Following:
         trace_id = int.from_bytes(key, "big")
         for replayed in replay(spans, tracker):
             root = replayed.root
-            served = self._served(replayed, spans, trace_id, cut=cut)
-            if root is not None and (
-                semconv.HEALTH_DOOM_LOOP_FIRED in root.attributes or root.span_id in trace.judged
-            ):
-                self.counts.judged_before += 1
-                served = replace(served, judged_before=True)
-            self._on_verdict(served)
+            judged = (None if root is None else root.span_id) in trace.judged or (
+                root is not None and semconv.HEALTH_DOOM_LOOP_FIRED in root.attributes
+            )
+            self.counts.judged_before += judged
+            self._on_verdict(self._served(replayed, spans, trace_id, cut=cut, judged=judged))
         if self._on_close is not None:
             self._on_close(trace_id)
 
@@ -395,7 +418,7 @@ class Following:
         return any(span.start_ns < since for span in spans) and any(span.end_ns > since for span in spans)
 
     def _served(
-        self, replayed: Replayed, spans: tuple[SpanData, ...], trace_id: int, *, cut: bool
+        self, replayed: Replayed, spans: tuple[SpanData, ...], trace_id: int, *, cut: bool, judged: bool
     ) -> ServedRun:
         run, verdict, root = replayed
         if cut:
@@ -411,6 +434,7 @@ class Following:
             next((text for name in _ENVIRONMENTS if (text := _text(resource.get(name)))), ""),
             verdict.outcome != semconv.OUTCOME_INCOMPLETE,
             self._clock_ns(),
+            judged,
         )
 
     def _around(self, trace: _Trace) -> list[SpanData]:
@@ -437,6 +461,7 @@ class Following:
             return None
 
 
+_trace_id: Final[Callable[[SpanData], int]] = attrgetter("trace_id")
 _WAITING_BYTES: Final = 80
 """What Python takes for a span that waits, beside its bytes."""
 
@@ -447,11 +472,24 @@ def _text(value: object) -> str:
 
 def _size(span: SpanData) -> int:
     """About how much memory a span takes, in bytes."""
-    size = 1_000
-    for value in span.attributes.values():
-        size += 130 + (
-            len(value) if isinstance(value, (str, bytes)) else 200 if value.__class__ is tuple else 0
-        )
+    attributes = span.attributes
+    size = 1_000 + 130 * len(attributes)
+    for value in attributes.values():
+        if value.__class__ is str:
+            size += len(value)
+        elif isinstance(value, (tuple, dict, bytes)):
+            size += _size_of_value(cast("Any", value))
     for event in span.events:
         size += 300 + 150 * len(event.attributes)
     return size
+
+
+def _size_of_value(value: Any) -> int:
+    if isinstance(value, (str, bytes)):
+        return 50 + len(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, Any]", value).items()
+        return 130 * len(items) + sum(len(key) + _size_of_value(item) for key, item in items)
+    if isinstance(value, tuple):
+        return 60 + sum(map(_size_of_value, cast("tuple[Any, ...]", value)))
+    return 30

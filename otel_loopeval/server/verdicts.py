@@ -26,6 +26,8 @@ MAX_AGENTS: Final = 100
 """Agent names that the metrics of a process show; the ones after are ``_other``."""
 MAX_SERVICES: Final = 1_000
 """Services that they show; likewise."""
+MAX_LABEL: Final = 200
+"""Characters of either; the rest is cut off."""
 
 _ITERATIONS: Final = (1, 2, 3, 5, 8, 13, 25)
 _SECONDS: Final = (1, 10, 60, 600, 3_600, 86_400, 604_800)
@@ -39,7 +41,8 @@ _JOB: Final = "job"
 def verdict_id(served: ServedRun) -> int:
     """The span id of a run's verdict: the same for the same run, so that a backend keeps one of two."""
     root = served.root
-    name = served.run.id if root is None else f"{root.span_id:016x}"
+    # The id of a run whose root is missing is made up, and another one each time that it is judged.
+    name = f"{served.run.agent}/{served.run.started_ns}" if root is None else f"{root.span_id:016x}"
     digest = hashlib.blake2b(f"{served.trace_id:032x}/{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") or 1
 
@@ -266,6 +269,7 @@ class RunMetrics:
 
 
 def _shown(name: str, shown: set[str], most: int) -> str:
+    name = name[:MAX_LABEL]
     if name not in shown:
         if len(shown) >= most:
             return semconv.AGENT_OTHER

@@ -1,63 +1,15 @@
 """Traces across processes: when they are over, what is judged, and what is held."""
 
 import random
-from collections.abc import Iterable
-from typing import Any
 
 import pytest
+from server.followed import Followed, scored
 from server.serve_processes import HEALTHY, STUCK, Traffic
 from support.foreign_agents import DIALECTS, Dialect
 
 from otel_loopeval.otlp.protobuf import read_request
-from otel_loopeval.reports.records import record_of
-from otel_loopeval.runs.reconstruct import replay
-from otel_loopeval.runs.tracker import Tracker
-from otel_loopeval.server.following import Following, Limits
-from otel_loopeval.server.intake import Intake
-from otel_loopeval.server.served import ServedRun
+from otel_loopeval.server.following import Limits
 from otel_loopeval.server.verdicts import verdict_id, verdict_request
-
-
-class Followed:
-    """A :class:`Following` with a clock that stands still, and what came out of it."""
-
-    def __init__(self, **options: Any) -> None:
-        self.runs: list[ServedRun] = []
-        self.closed: list[int] = []
-        self.intake = Intake()
-        limits = Limits(**{name: options.pop(name) for name in list(options) if name in Limits.__slots__})
-        self.following = Following(
-            self.intake,
-            self.runs.append,
-            on_close=self.closed.append,
-            clock_ns=lambda: 1,
-            limits=limits,
-            **options,
-        )
-
-    def take(self, *bodies: bytes, now: float = 0.0) -> int:
-        """Take bodies; how many spans a store has to keep."""
-        return sum(len(self.following.take(self.intake.read(body), now)) for body in bodies)
-
-    def records(self) -> list[dict[str, Any]]:
-        return by_span([record_of(run.replayed, run.trace_id).to_dict() for run in self.runs])
-
-
-def by_span(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(records, key=lambda record: (record["trace_id"], record["span_id"] or ""))
-
-
-def scored(bodies: Iterable[bytes]) -> list[dict[str, Any]]:
-    """What ``score`` finds in the same spans."""
-    found: dict[int, list[Any]] = {}
-    for body in bodies:
-        for span in read_request(body):
-            found.setdefault(span.trace_id, []).append(span)
-    return by_span(
-        record_of(run, trace_id).to_dict()
-        for trace_id, spans in found.items()
-        for run in replay(spans, Tracker())
-    )
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
@@ -161,8 +113,8 @@ def test_behind_another_server_a_run_is_not_judged_again() -> None:
     second.take(body, told)
     second.following.finish()
 
-    assert len(first.runs) == 1
-    assert [run.judged_before for run in first.runs + second.runs] == [False, True]
+    assert [run.judged_before for run in first.runs] == [False]
+    assert [run.judged_before for run in second.runs] == [True]
     (verdict,) = read_request(told)
     assert verdict.span_id == verdict_id(first.runs[0])
     assert verdict.parent_id == (first.runs[0].root or verdict).span_id
