@@ -4,9 +4,11 @@
 
 Runs of three iterations by 45 agents of 5 services, one in twenty of them unhealthy, each 5 seconds after the
 one before. Writing is wall-clock time with commits (synchronous); times of reading are medians and the worst.
+Pages are whole answers in HTML, without the network.
 """
 
 import argparse
+import asyncio
 import sys
 import tempfile
 from collections.abc import Callable
@@ -14,11 +16,14 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.served_runs import NOW_NS, served
+import httpx
+from support.served_runs import NOW_NS, agent_with_repeats, served
 
+from otel_loopeval.server.page import page_app
 from otel_loopeval.server.store import Store
 from otel_loopeval.server.store_queries import Cursor, RunFilter
 
@@ -70,6 +75,19 @@ def measure(name: str, rounds: int, read: Callable[[], object]) -> None:
     print(f"{name:44} {times[rounds // 2] * 1e3:7.1f} ms   worst {times[-1] * 1e3:7.1f} ms")
 
 
+def page(app: Any, path: str) -> bytes:
+    """A page as its server sends it."""
+
+    async def get() -> bytes:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answer = await client.get(path)
+        assert answer.status_code == 200, path
+        return answer.content
+
+    return asyncio.run(get())
+
+
 def main() -> None:
     """Measure."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -103,6 +121,17 @@ def main() -> None:
         measure("names of agents and services", options.rounds, store.choices)
         key = store.runs(RunFilter()).runs[0].key
         measure("one run", options.rounds, lambda: store.run(key))
+        app = page_app(store, clock=lambda: NOW_NS)
+        long = agent_with_repeats(2**100, turns=10_000)
+        store.put_run(long).result()
+        measure("page of the list", options.rounds, lambda: page(app, "/"))
+        measure("page of a run of 3 iterations", options.rounds, lambda: page(app, f"/runs/{key}"))
+        long_key = f"{2**100:032x}-{1:016x}"
+        measure(
+            f"page of a run of {len(long.spans):,} spans",
+            max(options.rounds // 6, 1),
+            lambda: page(app, f"/runs/{long_key}"),
+        )
         store.close()
         print(f"{path.stat().st_size / options.runs:,.0f} bytes a run")
 

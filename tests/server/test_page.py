@@ -129,6 +129,8 @@ async def test_pages_link_to_their_neighbours(store: Store) -> None:
     assert newer is not None
     assert agents(await get(store, newer[1].replace("&amp;", "&"))) == [f"a{n}" for n in range(51, 101)]
     assert 'id="newest" href="/?verdict=healthy"' in page.text
+    assert "it does not update itself" in page.text
+    assert "it does not update itself" not in (await get(store, "/?verdict=healthy")).text
 
 
 async def test_the_part_that_changes_is_sent_again_only_after_a_change(store: Store) -> None:
