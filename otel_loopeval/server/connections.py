@@ -1,102 +1,483 @@
-"""Connections of HTTP: uvicorn's, that look after slow senders and take a body as a whole."""
+"""Connections of HTTP/1.1: bytes in, requests out, answers in the order of the requests.
 
-import time
-from typing import Any
+Nothing is between a sender and the work but the parser: no framework, no task for a request. Only what the
+page answers is handed on as ASGI.
+"""
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import asyncio
+from collections import deque
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
-from otel_loopeval.server.core import Core
+import httptools
+
+from otel_loopeval.server.asgi import AsgiAnswer
+from otel_loopeval.server.core import Otlp
+from otel_loopeval.server.heads import Head, KnownHeads
+from otel_loopeval.server.receiving import Receiver
+from otel_loopeval.server.replies import CONTINUE, Reply, as_http, refused
+
+_MAX_HEAD: Final = 65_536
+_MAX_PAGE_BODY: Final = 65_536
+_MAX_QUEUE: Final = 100
 
 
 class Connections:
     """What the connections of a server have in common.
 
     Args:
-        core: What does the work.
+        receiver: What tells who answers.
+        most: How many there may be at once.
 
     Attributes:
-        open: The connections, and when their request began, or they had been made.
-        core: What does the work.
+        receiver: What tells who answers.
+        most: How many there may be at once.
+        open: The connections.
+        known: Heads that came before.
     """
 
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self.open: dict[Connection, float] = {}
+    def __init__(self, receiver: Receiver, most: int) -> None:
+        self.receiver = receiver
+        self.most = most
+        self.open: set[Connection] = set()
+        self.known: KnownHeads[Otlp] = KnownHeads()
+        self._loop = asyncio.get_running_loop()
+
+    def new(self) -> "Connection":
+        """A protocol for a new connection."""
+        return Connection(self, self._loop)
 
     def close_stuck(self) -> None:
         """Close those whose sender has had its time."""
-        since = time.monotonic() - self.core.options.request_s
-        for connection, began in list(self.open.items()):
-            if began < since and connection.waits_for_sender():
+        since = self._loop.time() - self.receiver.core.options.request_s
+        for connection in list(self.open):
+            if connection.since < since and connection.waits_for_sender:
                 connection.transport.abort()
 
+    async def drain(self, seconds: float) -> None:
+        """Let each finish what it is at, and close it; after a while, close it in any case."""
+        until = self._loop.time() + seconds
+        while self.open and self._loop.time() < until:
+            for connection in list(self.open):
+                connection.end()
+            await asyncio.sleep(0.02)
+        for connection in list(self.open):
+            connection.transport.abort()
 
-class Connection(HttpToolsProtocol):
-    """One connection.
 
-    uvicorn lets a sender take as long as it likes for a request, and hands a body on in many small parts.
+class _Exchange(NamedTuple):
+    """A request that is all there.
+
+    Attributes:
+        what: OTLP, an answer that is known already, or None for the page.
+        body: Its body.
+        head: Its head; None where it came before.
+        path: Its path, where the page answers.
+        keep_alive: Whether the connection lives on after the answer.
     """
 
-    everyone: Connections
-    """Set by the class that :func:`connection_class` makes."""
+    what: Otlp | Reply | None
+    body: bytes = b""
+    head: Head | None = None
+    path: str = ""
+    keep_alive: bool = True
+
+
+_KNOWN: Final = _Exchange(None)
+"""Stands for any whose head came before, and that is begun with at once."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection. Requests are answered one after the other.
+
+    Args:
+        everyone: What it has in common with others.
+        loop: Its event loop.
+
+    Attributes:
+        since: When its request began, or it was made or last answered.
+        transport: Its transport.
+        write_paused: Whether the sender has to read before more is written.
+    """
+
+    def __init__(self, everyone: Connections, loop: asyncio.AbstractEventLoop) -> None:
+        self.transport: Any = None
+        self.since = 0.0
+        self._everyone = everyone
+        self._receiver = everyone.receiver
+        self._core = everyone.receiver.core
+        self._max_body = self._core.options.max_body
+        self._loop = loop
+        self._parser = httptools.HttpRequestParser(self)
+        # What comes in
+        self._parsing = False  # the parser is inside of a message
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._target = b""
+        self._head: Head | None = None  # of the message, once it is there
+        self._offered = False  # the head offers another protocol
+        self._headway = 0  # bytes that came without any of a body
+        self._raw_head = b""  # of the message that the parser is given next
+        self._what: Otlp | None = None  # what the body is for; None with a head: the page
+        self._path = ""
+        self._refused = False  # the rest of the body is for nobody
+        self._buffer = bytearray()
+        self._missing = 0  # bytes of a body whose head was known
+        self._owes_continue = False
+        # What goes out
+        self._queue: deque[_Exchange] = deque()
+        self._current: _Exchange | None = None
+        self._page: AsgiAnswer | None = None
+        self._may_begin = False
+        self._paused = False
+        self.write_paused = False
+        self._ending = False
+        self._deaf = False
+
+    # asyncio.Protocol --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
         """See :class:`asyncio.Protocol`."""
-        super().connection_made(transport)
-        self._parts: list[bytes] = []
-        self._size = 0
-        self._too_much = False
-        if len(self.everyone.open) >= self.everyone.core.options.max_connections:
+        self.transport = transport
+        self.since = self._loop.time()
+        if len(self._everyone.open) >= self._everyone.most:
+            self._deaf = True
             transport.abort()
             return
-        self.everyone.open[self] = time.monotonic()
+        self._everyone.open.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
-        self.everyone.open.pop(self, None)
-        self._collected()
-        super().connection_lost(exc)
+        del exc
+        self._everyone.open.discard(self)
+        self._deaf = True
+        self._release()
+        self._forget_queue()
+        self._current = None
+        if self._page is not None:
+            self._page.lost()
+
+    def eof_received(self) -> bool:
+        """See :class:`asyncio.Protocol`. Who has sent all that it wants to still gets its answers."""
+        if self._current is None or not self.transport.can_write_eof():
+            return False
+        self._ending = True
+        return True
+
+    def pause_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self.write_paused = True
+        self.since = self._loop.time()
+        self._mind_reading()
+
+    def resume_writing(self) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self.write_paused = False
+        if self._page is not None:
+            self._page.writable()
+        self._work()
+
+    def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        self._may_begin = True
+        if self._missing:
+            data = self._take_missing(data)
+        while data and not self._parsing and not self._deaf:
+            end = data.find(b"\r\n\r\n") + 2
+            if end < 2:  # noqa: PLR2004 - not there yet
+                break
+            head = data[:end]
+            known = self._everyone.known.find(head)
+            if known is None or known[1] > self._max_body:
+                self._raw_head = head
+                break
+            data = self._take_known(*known, data, end + 2)
+        if data and not self._deaf:
+            self._parse(data)
+        if self._queue or self._paused:
+            self._mind_reading()
+
+    # Requests with heads that came before ------------------------------------------------------------------
+
+    def _take_known(self, what: Otlp, size: int, data: bytes, start: int) -> bytes:
+        """Take a request; what follows it."""
+        end = start + size
+        there = len(data)
+        self._headway = 0
+        if end <= there:
+            body = data[start:end]
+            if self._may_begin and self._current is None and not self._queue and not self.write_paused:
+                self._may_begin = False
+                self._current = _KNOWN
+                self._core.begin(what, body, self._answer)
+            else:
+                self._enqueue(_Exchange(what, body))
+            return data[end:] if end < there else b""
+        self.since = self._loop.time()
+        self._what, self._head, self._refused = what, None, False
+        self._missing = size
+        return self._take_missing(data[start:])
+
+    def _take_missing(self, data: bytes) -> bytes:
+        """Take more of the body; what follows it."""
+        size = self._missing
+        if len(data) < size:
+            self._missing = size - len(data)
+            self.on_body(data)
+            return b""
+        self._missing = 0
+        self.on_body(data if len(data) == size else data[:size])
+        self._body_complete()
+        return data[size:]
+
+    # All others --------------------------------------------------------------------------------------------
+
+    def _parse(self, data: bytes) -> None:
+        self._headway += len(data)  # of a body there may be some in it: then it begins anew
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._decline(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self._give_up(refused(400, "this is no HTTP/1.1"))
+        else:
+            if self._headway > _MAX_HEAD:
+                self._give_up(refused(431, f"a head may have {_MAX_HEAD} bytes, this one has more"))
+
+    def _decline(self, rest: bytes) -> None:
+        """Go on with HTTP/1.1 where another protocol was offered, as Java's own client does.
+
+        The parser stops there, and takes the body for the other protocol: it is given the head again, without
+        the offer.
+        """
+        method = self._parser.get_method()
+        self._parser = httptools.HttpRequestParser(self)
+        self._offered = False
+        if method == b"CONNECT":
+            self._give_up(refused(405, "this is no proxy"))
+            return
+        lines = [b"%b %b HTTP/1.1" % (method, self._target)]
+        for name, value in self._headers:
+            if name != b"connection":  # without it, an upgrade is none
+                lines.append(b"%b: %b" % (name, value))
+            elif b"close" in value.lower():
+                lines.append(b"connection: close")
+        self._parse(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
 
     def on_message_begin(self) -> None:
         """See :class:`httptools.HttpRequestParser`."""
-        if self in self.everyone.open:
-            self.everyone.open[self] = time.monotonic()
-        self._too_much = False
-        super().on_message_begin()
+        self.since = self._loop.time()
+        self._parsing = True
+        self._headers = []
+        self._target = b""
+        self._head = None
+        self._headway = 0
+
+    def on_url(self, url: bytes) -> None:
+        """See :class:`httptools.HttpRequestParser`."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See :class:`httptools.HttpRequestParser`."""
+        if self._head is None:  # else it is one after the body
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """See :class:`httptools.HttpRequestParser`."""
+        self._offered = self._parser.should_upgrade()
+        if self._offered:
+            return
+        if self._deaf:
+            self._refused = True
+            return
+        parser, headers = self._parser, self._headers
+        version = parser.get_http_version()
+        head = self._head = Head(
+            parser.get_method().decode("ascii"),
+            self._target,
+            headers,
+            version,
+            keep_alive=version == "1.1" and parser.should_keep_alive(),
+        )
+        raw_head, self._raw_head = self._raw_head, b""
+        self._refused = False
+        expects = version == "1.1" and any(
+            name == b"expect" and value.lower() == b"100-continue" for name, value in headers
+        )
+        try:
+            path = unquote((httptools.parse_url(self._target).path or b"").decode("ascii"))
+        except (httptools.HttpParserError, UnicodeDecodeError):
+            what: Otlp | Reply | None = refused(400, "this is no URL")
+        else:
+            self._path = path
+            what = self._receiver.route(head, path)
+        if isinstance(what, Reply):
+            head.keep_alive = head.keep_alive and not expects  # a body may come now, or may not
+            self._refuse(what)
+            return
+        self._what = what
+        if expects:
+            if self._current is None:
+                self.transport.write(CONTINUE)
+            else:
+                self._owes_continue = True
+        elif (
+            what is not None
+            and raw_head
+            and head.keep_alive
+            and not any(name == b"transfer-encoding" for name, _ in headers)
+        ):
+            self._everyone.known.keep(raw_head, what)
 
     def on_body(self, body: bytes) -> None:
-        """See :class:`httptools.HttpRequestParser`."""
-        if self._too_much:
-            super().on_body(body)
+        """See :class:`httptools.HttpRequestParser`. What has come counts as being worked on."""
+        self._headway = 0
+        if self._refused:
             return
-        core = self.everyone.core
-        self._parts.append(body)
-        self._size += len(body)
-        core.inflight += len(body)
-        if self._size > core.options.max_body or core.inflight > core.options.max_inflight:
-            self._too_much = True  # as the application finds out by what it gets
-            super().on_body(self._collected())
+        self._buffer += body
+        self._core.inflight += len(body)
+        if self._what is None:
+            if len(self._buffer) > _MAX_PAGE_BODY:
+                self._refuse(refused(413, "nothing here takes a body"))
+            return
+        refusal = self._receiver.too_much(len(self._buffer), len(self._buffer))
+        if refusal is not None:
+            self._core.count(self._what.signal, refusal.status, self._what.tenant)
+            self._refuse(refusal)
 
     def on_message_complete(self) -> None:
         """See :class:`httptools.HttpRequestParser`."""
-        if self._size:
-            body = self._collected()
-            if not self.cycle.response_complete:
-                self.cycle.body += body
-        super().on_message_complete()
+        if self._offered:
+            return
+        self._parsing = False
+        self._headway = 0
+        self._body_complete()
 
-    def _collected(self) -> bytes:
-        parts = self._parts
-        self.everyone.core.inflight -= self._size
-        self._parts, self._size = [], 0
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+    def _body_complete(self) -> None:
+        if self._refused:
+            return
+        body = bytes(self._buffer)
+        self._release()
+        head = self._head
+        self._owes_continue = False
+        self._enqueue(_Exchange(self._what, body, head, self._path, head is None or head.keep_alive))
 
+    def _release(self) -> None:
+        """Forget what has come of a body."""
+        if self._buffer:
+            self._core.inflight -= len(self._buffer)
+            self._buffer = bytearray()
+
+    def _refuse(self, reply: Reply) -> None:
+        """Answer before the body is there; what is left of it is for nobody."""
+        self._release()
+        self._refused = True
+        head = self._head
+        self._enqueue(_Exchange(reply, b"", head, keep_alive=head is None or head.keep_alive))
+
+    def _give_up(self, reply: Reply) -> None:
+        """Answer for the last time: what follows makes no sense."""
+        self._release()
+        if self._parsing and self._refused and self._current is None:
+            self._hang_up()  # it has its answer
+        else:
+            self._enqueue(_Exchange(reply, keep_alive=False))
+            self._deaf = True
+
+    # Answers -----------------------------------------------------------------------------------------------
+
+    def _enqueue(self, exchange: _Exchange) -> None:
+        if self._deaf:
+            return
+        if self._may_begin and self._current is None and not self._queue and not self.write_paused:
+            self._may_begin = False  # one at a time, so that many in one packet do not keep others waiting
+            self._begin(exchange)
+            return
+        self._core.inflight += len(exchange.body)
+        self._queue.append(exchange)
+        if self._current is None:
+            self._loop.call_soon(self._work)
+        if len(self._queue) > _MAX_QUEUE:
+            self._hang_up()
+
+    def _work(self) -> None:
+        """Go on with one that had to wait."""
+        if self._queue and self._current is None and not self.write_paused:
+            exchange = self._queue.popleft()
+            self._core.inflight -= len(exchange.body)
+            self._begin(exchange)
+        self._mind_reading()
+
+    def _begin(self, exchange: _Exchange) -> None:
+        self._current = exchange
+        what = exchange.what
+        if what is None:
+            assert exchange.head is not None  # noqa: S101 - the page's are never known ones
+            assert self._receiver.page is not None  # noqa: S101 - else there was an answer
+            self._page = AsgiAnswer(self, exchange.head, exchange.path, exchange.body)
+            self._page.start(self._receiver.page)
+        elif isinstance(what, Otlp):
+            self._core.begin(what, exchange.body, self._answer)
+        else:
+            self._answer(what)
+
+    def _answer(self, reply: Reply) -> None:
+        exchange = self._current
+        if exchange is None:  # the sender has gone
+            return
+        head = exchange.head
+        keep_alive = exchange.keep_alive and (not self._ending or bool(self._queue))
+        with_body = head is None or head.method != "HEAD"
+        self.transport.write(as_http(reply, keep_alive=keep_alive, with_body=with_body))
+        self.answered(keep_alive=keep_alive)
+
+    def answered(self, *, keep_alive: bool) -> None:
+        """The request that was worked on has its answer."""
+        self._current = self._page = None
+        self.since = self._loop.time()
+        if not keep_alive or (self._ending and not self._queue):
+            self._hang_up()
+        elif self._queue:
+            self._loop.call_soon(self._work)
+        elif self._owes_continue:
+            self._owes_continue = False
+            self.transport.write(CONTINUE)
+        elif self._paused:
+            self._mind_reading()
+
+    def _mind_reading(self) -> None:
+        """Read no more than what can be answered."""
+        pause = not self._deaf and (bool(self._queue) or self.write_paused)
+        if pause == self._paused or self.transport.is_closing():
+            return
+        self._paused = pause
+        if pause:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    # The end -----------------------------------------------------------------------------------------------
+
+    @property
     def waits_for_sender(self) -> bool:
         """Whether it waits for its sender, and not for us."""
-        cycle: Any = self.cycle
-        return cycle is None or cycle.response_complete or cycle.more_body
+        return self._current is None or self.write_paused
 
+    def end(self) -> None:
+        """Close it after the answers that it owes."""
+        self._ending = True
+        if self._current is None and not self._queue and not (self._parsing or self._missing):
+            self.transport.close()
 
-def connection_class(everyone: Connections) -> type[Connection]:
-    """The class of a server's connections."""
-    return type("ConnectionOfServer", (Connection,), {"everyone": everyone})
+    def _hang_up(self) -> None:
+        self._deaf = True
+        self._forget_queue()
+        if (self._parsing or self._missing) and self.transport.can_write_eof():
+            # Closed at once, what is still on its way here would make the sender's side drop the answer.
+            self.transport.write_eof()
+            self._mind_reading()
+        else:
+            self.transport.close()
+
+    def _forget_queue(self) -> None:
+        while self._queue:
+            self._core.inflight -= len(self._queue.popleft().body)

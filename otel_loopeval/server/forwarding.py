@@ -1,136 +1,183 @@
 """On to the next hop, byte for byte: a client of HTTP/1.1 that does nothing else.
 
-A general client takes longer for one request than all the rest of the work on a small body.
+A general client takes longer for one request than all the rest of the work on a small body. This one calls
+back instead of having tasks wait, and does not parse again what the next hop says again and again.
 """
 
 import asyncio
 import ssl
-from collections import deque
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httptools
 
+from otel_loopeval.server.replies import Reply
+
 _MAX_IDLE: Final = 64
 _MAX_CONNECTIONS: Final = 256
 _MAX_ANSWER: Final = 1024 * 1024
+_MAX_HEADS: Final = 100
+_ONE_WRITE: Final = 65_536
+_MAX_KNOWN: Final = 100
+_MAX_KNOWN_BYTES: Final = 2_048
 
 
-class Answer(NamedTuple):
-    """What the next hop said.
-
-    Attributes:
-        status: Its status; 0 if it could not be reached, or said nothing in time.
-        content_type: The type of its body.
-        body: Its body.
-        retry_after: Its ``Retry-After``, empty if it has none.
-    """
-
-    status: int
-    content_type: bytes = b""
-    body: bytes = b""
-    retry_after: bytes = b""
+UNREACHABLE: Final = Reply(0, content_type=b"")
+"""The next hop could not be reached, or said nothing in time."""
+BUSY: Final = Reply(-1, content_type=b"")
+"""It was not asked: too many requests wait for it already."""
 
 
-UNREACHABLE: Final = Answer(0)
+class _Question(NamedTuple):
+    """A request for the next hop, and who is told the answer."""
+
+    head: bytes
+    body: bytes
+    answered: Callable[[Reply], object]
 
 
 class _Connection(asyncio.Protocol):
     """One connection; one request at a time."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._timer: asyncio.TimerHandle | None = None
-        self.transport: asyncio.Transport | None = None
-        self.closed = False
-        self.too_slow = False
-        self._waiter: asyncio.Future[Answer] | None = None
-        self._start()
-
-    def _start(self) -> None:
+    def __init__(self, forwarder: "Forwarder") -> None:
+        self.asked_at = 0.0
+        self.transport: Any = None
+        self._forwarder = forwarder
+        self._known = forwarder.known
         self._parser = httptools.HttpResponseParser(self)
-        self._content_type = self._retry_after = b""
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._parsing = False
+        self._question: _Question | None = None
+        self._answer: Reply | None = None
+        self._used = False  # it has had an answer before
+        self.closed = False
+        self._forget()
 
-    # asyncio.Protocol
+    def _forget(self) -> None:
+        self._content_type = self._retry_after = b""
+        self._sized = False  # how long it is is told
+        self._head_complete = False
+        self._reusable = False
+        self._body = bytearray()
+
+    def send(self, question: _Question) -> None:
+        """Send a request."""
+        self._question = question
+        self.asked_at = time.monotonic()
+        head, body, _ = question
+        if len(body) < _ONE_WRITE:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+
+    # asyncio.Protocol --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[reportAttributeAccessIssue]  # of a stream it is one
-        self.transport.set_write_buffer_limits(high=4 * 1024 * 1024)  # type: ignore[reportOptionalMemberAccess]
+        """See :class:`asyncio.Protocol`."""
+        self.transport = transport
+        self.transport.set_write_buffer_limits(high=4 * 1024 * 1024)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        del exc
-        self._fail()
+        """See :class:`asyncio.Protocol`."""
+        answer = UNREACHABLE
+        if exc is None and self._head_complete and not self._sized:  # its end is that of the connection
+            answer = self._as_answer()
+        self._over(answer, reusable=False)
 
     def data_received(self, data: bytes) -> None:
+        """See :class:`asyncio.Protocol`."""
+        if self._question is None:  # nobody has asked
+            self.transport.abort()
+            return
+        known = None if self._parsing else self._known.get(data)
+        if known is not None:
+            self._over(known, reusable=True)
+            return
+        whole = not self._parsing
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
             self.close()
+            return
+        answer = self._answer
+        if answer is not None:
+            # What follows it would be taken for the answer to the next request.
+            reusable = self._reusable and not self._parsing
+            if whole and reusable and answer.status == 200 and len(data) <= _MAX_KNOWN_BYTES:  # noqa: PLR2004
+                if len(self._known) >= _MAX_KNOWN:  # such as those with a date
+                    self._known.clear()
+                self._known[data] = answer
+            self._over(answer, reusable=reusable)
 
-    # httptools
+    # httptools ---------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """See :class:`httptools.HttpResponseParser`."""
+        self._parsing = True
+        if self._answer is None:
+            self._forget()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """See :class:`httptools.HttpResponseParser`."""
         lowered = name.lower()
         if lowered == b"content-type":
             self._content_type = value
         elif lowered == b"retry-after":
             self._retry_after = value
+        elif lowered in (b"content-length", b"transfer-encoding"):
+            self._sized = True
+
+    def on_headers_complete(self) -> None:
+        """See :class:`httptools.HttpResponseParser`."""
+        self._head_complete = True
 
     def on_body(self, body: bytes) -> None:
-        self._size += len(body)
-        if self._size > _MAX_ANSWER:
+        """See :class:`httptools.HttpResponseParser`."""
+        self._body += body
+        if len(self._body) > _MAX_ANSWER:
+            self._body.clear()
             self.close()
-        else:
-            self._parts.append(body)
 
     def on_message_complete(self) -> None:
+        """See :class:`httptools.HttpResponseParser`."""
+        self._parsing = False
+        if self._answer is None and self._parser.get_status_code() >= 200:  # noqa: PLR2004 - else more follows
+            self._answer = self._as_answer()
+            self._reusable = self._parser.should_keep_alive()
+
+    def _as_answer(self) -> Reply:
         status = self._parser.get_status_code()
-        if status < 200:  # noqa: PLR2004 - a provisional answer
-            return
-        if not self._parser.should_keep_alive():
+        return Reply(status, bytes(self._body), self._content_type, self._retry_after)
+
+    # The end of a request ----------------------------------------------------------------------------------
+
+    def _over(self, answer: Reply, *, reusable: bool) -> None:
+        question, self._question = self._question, None
+        self._answer = None
+        again = self._used and answer is UNREACHABLE
+        self._used = True
+        self._forwarder.free(self, reusable=reusable)
+        if not reusable:
             self.closed = True
-        waiter, self._waiter = self._waiter, None
-        if self._timer is not None:
-            self._timer.cancel()
-        if waiter is not None and not waiter.done():
-            waiter.set_result(Answer(status, self._content_type, b"".join(self._parts), self._retry_after))
-
-    # ours
-
-    def send(self, head: bytes, body: bytes) -> "asyncio.Future[Answer]":
-        """Send a request."""
-        assert self.transport is not None  # noqa: S101 - it is connected
-        self._start()
-        loop = asyncio.get_running_loop()
-        waiter = self._waiter = loop.create_future()
-        self._timer = loop.call_later(self._timeout_s, self._give_up)  # cheaper than a task with a time-out
-        if len(body) < 65_536:  # noqa: PLR2004 - one packet, or nearly
-            self.transport.write(head + body)
+            self.transport.abort()
+        if question is None:
+            return
+        if again:
+            # It may have been closed by the other side just then: a new connection tells.
+            self._forwarder.connect(question)
         else:
-            self.transport.write(head)
-            self.transport.write(body)
-        return waiter
+            question.answered(answer)
 
-    def _give_up(self) -> None:
-        self.too_slow = True
+    def give_up(self) -> None:
+        """Its answer takes too long."""
+        self._used = False  # another connection would not be quicker
         self.close()
 
     def close(self) -> None:
         """Close it; who waits for an answer gets none."""
-        self._fail()
-        if self.transport is not None:
-            self.transport.abort()
-
-    def _fail(self) -> None:
-        self.closed = True
-        waiter, self._waiter = self._waiter, None
-        if self._timer is not None:
-            self._timer.cancel()
-        if waiter is not None and not waiter.done():
-            waiter.set_result(UNREACHABLE)
+        self._over(UNREACHABLE, reusable=False)
 
 
 class Forwarder:
@@ -140,13 +187,19 @@ class Forwarder:
         url: Its base URL.
         headers: Headers that it is sent.
         timeout_s: Seconds that it may take.
+        tls: What is trusted where the URL is one of https; what the system trusts by default.
+
+    Attributes:
+        known: Answers that came before, by all their bytes.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str], timeout_s: float, tls: ssl.SSLContext | None = None
+    ) -> None:
         parts = urlsplit(url)
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
-            self._tls = ssl.create_default_context()
+            self._tls = tls or ssl.create_default_context()
         self._host = parts.hostname or ""
         self._port = parts.port or (443 if self._tls else 80)
         self._path = parts.path.rstrip("/").encode()
@@ -154,68 +207,97 @@ class Forwarder:
         fixed = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._fixed = f"host: {host}\r\nuser-agent: otel-loopeval\r\n{fixed}".encode()
         self._timeout_s = timeout_s
-        self._idle: deque[_Connection] = deque()
-        self._open = 0
+        self.known: dict[bytes, Reply] = {}
+        self._idle: dict[_Connection, None] = {}  # the one used last is the last: it lives most surely
+        self._busy: set[_Connection] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
         self._heads: dict[Any, bytes] = {}
 
-    async def send(self, path: bytes, content_type: bytes, encoding: bytes, body: bytes) -> Answer:
-        """Send a request on and wait for the answer.
+    def send(
+        self,
+        path: bytes,
+        content_type: bytes,
+        encoding: bytes,
+        body: bytes,
+        answered: Callable[[Reply], object],
+    ) -> None:
+        """Send a request on.
 
         Args:
             path: Such as ``/v1/traces``.
             content_type: Type of the body.
             encoding: How it is compressed; empty if it is not.
             body: The body, as it came in.
-
-        Returns:
-            The answer; :data:`UNREACHABLE` where there is none.
+            answered: Called with the answer; :data:`UNREACHABLE` or :data:`BUSY` where there is none.
         """
-        head = self._head(path, content_type, encoding, len(body))
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.closed:
-                self._open -= 1
-                continue
-            answer = await self._use(connection, head, body)
-            if answer.status or connection.too_slow:
-                return answer
-            # It may have been closed by the other side just then, and the others with it: a new one tells.
-            break
-        if self._open >= _MAX_CONNECTIONS:
-            return UNREACHABLE
-        self._open += 1
+        question = _Question(self._head(path, content_type, encoding, len(body)), body, answered)
+        if self._idle:
+            connection, _ = self._idle.popitem()
+            self._busy.add(connection)
+            connection.send(question)
+        else:
+            self.connect(question)
+
+    async def ask(self, path: bytes, content_type: bytes, encoding: bytes, body: bytes) -> Reply:
+        """Send a request on, and wait for the answer. See :meth:`send`."""
+        waiter: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: Reply) -> None:
+            if not waiter.done():
+                waiter.set_result(answer)
+
+        self.send(path, content_type, encoding, body, answered)
+        return await waiter
+
+    def connect(self, question: _Question) -> None:
+        """Send a request over a new connection."""
+        if len(self._busy) + len(self._connecting) >= _MAX_CONNECTIONS:
+            question.answered(BUSY)
+            return
+        task = asyncio.get_running_loop().create_task(self._connected(question))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connected(self, question: _Question) -> None:
         connecting = asyncio.get_running_loop().create_connection(
-            lambda: _Connection(self._timeout_s), self._host, self._port, ssl=self._tls
+            lambda: _Connection(self), self._host, self._port, ssl=self._tls
         )
         try:
             _, connection = await asyncio.wait_for(connecting, self._timeout_s)
         except (OSError, asyncio.TimeoutError):  # the latter is one of the former only since Python 3.11
-            self._open -= 1
-            return UNREACHABLE
+            question.answered(UNREACHABLE)
         except BaseException:
-            self._open -= 1
+            question.answered(UNREACHABLE)
             raise
-        return await self._use(connection, head, body)
-
-    async def _use(self, connection: _Connection, head: bytes, body: bytes) -> Answer:
-        try:
-            answer = await connection.send(head, body)
-        except BaseException:  # cancelled: what comes later is no answer to another
-            connection.close()
-            self._open -= 1
-            raise
-        if connection.closed or len(self._idle) >= _MAX_IDLE:
-            connection.close()
-            self._open -= 1
         else:
-            self._idle.append(connection)
-        return answer
+            if connection.closed:  # as fast as that
+                question.answered(UNREACHABLE)
+                return
+            self._busy.add(connection)
+            connection.send(question)
+
+    def free(self, connection: _Connection, *, reusable: bool) -> None:
+        """A connection has nothing more to do, or has come to its end."""
+        self._busy.discard(connection)
+        if reusable:
+            self._idle[connection] = None
+            if len(self._idle) > _MAX_IDLE:
+                next(iter(self._idle)).close()
+        else:
+            self._idle.pop(connection, None)
+
+    def close_slow(self) -> None:
+        """Give up requests that have taken too long."""
+        since = time.monotonic() - self._timeout_s
+        for connection in list(self._busy):
+            if connection.asked_at < since:
+                connection.give_up()
 
     def _head(self, path: bytes, content_type: bytes, encoding: bytes, size: int) -> bytes:
         key = (path, content_type, encoding)
         start = self._heads.get(key)
         if start is None:
-            if len(self._heads) > 100:  # noqa: PLR2004 - whatever senders think up
+            if len(self._heads) > _MAX_HEADS:  # whatever senders think up
                 self._heads.clear()
             start = b"POST %b%b HTTP/1.1\r\n%bcontent-type: %b\r\n" % (
                 self._path,
@@ -225,11 +307,13 @@ class Forwarder:
             )
             if encoding:
                 start += b"content-encoding: %b\r\n" % encoding
-            self._heads[key] = start
-        return b"%bcontent-length: %d\r\n\r\n" % (start, size)
+            self._heads[key] = start + b"content-length: "
+            start = self._heads[key]
+        return b"%b%d\r\n\r\n" % (start, size)
 
     def close(self) -> None:
         """Close the connections."""
-        for connection in self._idle:
+        for task in list(self._connecting):
+            task.cancel()
+        for connection in [*self._idle, *self._busy]:
             connection.close()
-        self._idle.clear()

@@ -6,18 +6,18 @@ import gc
 import logging
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-import uvicorn
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.server import grpc_intake
-from otel_loopeval.server.connections import Connections, connection_class
+from otel_loopeval.server.connections import Connections
 from otel_loopeval.server.core import Core
-from otel_loopeval.server.options import Address, ServeOptions
+from otel_loopeval.server.options import Address, ServeOptions, Tls
 from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.self_metrics import SelfMetrics
 from otel_loopeval.server.served import RunStore
@@ -25,6 +25,7 @@ from otel_loopeval.server.served import RunStore
 _TICK_S: Final = 0.5
 _DRAIN_S: Final = 10
 _BACKLOG: Final = 2_048
+_OTHER_FILES: Final = 500
 
 _log = logging.getLogger("otel_loopeval.serve")
 
@@ -89,24 +90,10 @@ class Server:
         loop = asyncio.get_running_loop()
         listener = _listen(options.http)
         host, port = listener.getsockname()[:2]
-        connections = Connections(self.core)
-        config = uvicorn.Config(
+        connections = Connections(
             Receiver(self.core, ready=lambda: self._ready, metrics=self._metrics, page=self._page),
-            http=connection_class(connections),
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=int(options.request_s) or 1,
-            timeout_graceful_shutdown=_DRAIN_S,
-            backlog=_BACKLOG,
-            ssl_certfile=options.tls.certificate if options.tls else None,
-            ssl_keyfile=options.tls.key if options.tls else None,
+            min(options.max_connections, _room_for_connections()),
         )
-        web = _Web(config)
         grpc_server = None
         grpc_address: Address | None = None
         if options.grpc is not None:
@@ -117,53 +104,82 @@ class Server:
                 NotImplementedError, RuntimeError, ValueError
             ):  # no main thread, Windows
                 loop.add_signal_handler(number, self.stop)
-        serving = asyncio.create_task(web.serve(sockets=[listener]))
-        ticking = asyncio.create_task(self._tick(connections))
-        while not web.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
-            await asyncio.sleep(0.01)
+        web = await loop.create_server(
+            connections.new,
+            sock=listener,
+            backlog=_BACKLOG,
+            ssl=None if options.tls is None else _tls(options.tls),
+            ssl_handshake_timeout=None if options.tls is None else options.request_s,
+        )
+        clocks = [asyncio.create_task(self._watch(connections)), asyncio.create_task(self._tick())]
         # What is there by now stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
-        self._ready = web.started
-        if self._on_ready is not None and self._ready:
+        self._ready = True
+        if self._on_ready is not None:
             self._on_ready(Listening(Address(host, port), grpc_address, options.tls is not None))
-        stopping = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
+        await self._stop.wait()
         self._ready = False
         self.core.draining = True
-        web.should_exit = True
+        web.close()
         if grpc_server is not None:
             await grpc_server.stop(grace=_DRAIN_S)
-        with contextlib.suppress(SystemExit):
-            await serving
-        ticking.cancel()
-        await self.core.finish()
+        await connections.drain(_DRAIN_S)
+        clocks[1].cancel()
+        await self.core.finish()  # the other clock goes on: the next hop may be slow
+        clocks[0].cancel()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
-        listener.close()
 
     def _metrics(self) -> tuple[bytes, bytes]:
         return generate_latest(self.core.registry), CONTENT_TYPE_LATEST.encode()
 
-    async def _tick(self, connections: Connections) -> None:
+    async def _watch(self, connections: Connections) -> None:
+        """Give up what others take too long for."""
+        while True:
+            await asyncio.sleep(_TICK_S)
+            try:
+                self.core.close_slow()
+                connections.close_stuck()
+            except Exception:  # noqa: BLE001 - whatever it was
+                _log.exception("this should not have happened; going on")
+
+    async def _tick(self) -> None:
+        """Judge what is over. It waits for the next hop."""
         while True:
             await asyncio.sleep(_TICK_S)
             try:
                 await self.core.tick()
-                connections.close_stuck()
-            except Exception:  # noqa: BLE001 - the clock goes on, whatever it was
+            except Exception:  # noqa: BLE001 - whatever it was
                 _log.exception("this should not have happened; going on")
 
 
-class _Web(uvicorn.Server):
-    """uvicorn without its signal handlers: ours do more."""
+def _room_for_connections() -> int:
+    """How many connections the system lets us have, once we have asked for all that it may give.
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Any:
-        """See :class:`uvicorn.Server`."""
-        yield
+    The rest is for gRPC, the next hop and the store: one connection too many is to be told so, and not by an
+    accept that fails again and again.
+    """
+    try:
+        import resource  # noqa: PLC0415 - there is none for Windows
+    except ImportError:
+        return 400
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # more than the kernel allows
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            soft = hard
+    if soft == resource.RLIM_INFINITY:
+        return sys.maxsize
+    return max((soft - _OTHER_FILES) * 3 // 4, soft // 4)
+
+
+def _tls(tls: Tls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tls.certificate, tls.key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _listen(address: Address) -> socket.socket:
