@@ -1,9 +1,10 @@
 """The options of ``serve``, and what their values mean."""
 
 import argparse
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from otel_loopeval.cli.values import count_from, number, seconds_from, size_from
 
@@ -16,6 +17,9 @@ NONE: Final = "none"
 DEFAULT_STORE: Final = "otel-loopeval.db"
 
 _MAX_BODY: Final = 2**30
+_MOST_FILES: Final = 65_536
+_OUR_FILES: Final = 400
+"""The store's, those to the next hop, and what is open in any case."""
 _EPILOG: Final = """\
 Point OTEL_EXPORTER_OTLP_ENDPOINT at it. With --forward, a request is acknowledged once the next hop has it;
 without, once the store has it. Where that fails, the sender is told to try again. The page is at / of the
@@ -230,9 +234,7 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         store = DEFAULT_STORE if options.forward is None else NONE
     if store == NONE and options.forward is None:
         raise ValueError("with --store none it takes --forward: what comes in has to go somewhere")
-    known: dict[str, Any] = {}
-    if options.max_body * 4 > ServeOptions.__dataclass_fields__["max_inflight"].default:
-        known["max_inflight"] = options.max_body * 4
+    known = ServeOptions.__dataclass_fields__
     return ServeOptions(
         http=options.http,
         grpc=options.grpc,
@@ -255,9 +257,25 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         insecure=options.insecure,
         max_body=options.max_body,
         request_s=options.request_time,
+        max_inflight=max(options.max_body * 4, known["max_inflight"].default),
+        max_connections=min(_room_for_connections(), known["max_connections"].default),
         trace_urls=tuple(options.trace_url),
-        **known,
     )
+
+
+def _room_for_connections() -> int:
+    """How many connections each protocol may have: half of the files that may be open, less our own."""
+    try:
+        import resource  # noqa: PLC0415 - there is none for Windows
+    except ImportError:
+        return _MOST_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:  # as shells give it, it is a thousand
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return max((soft - _OUR_FILES) // 2, 1) if soft != resource.RLIM_INFINITY else _MOST_FILES
 
 
 def page_options(options: "ServeOptions") -> "PageOptions":
