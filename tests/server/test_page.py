@@ -299,13 +299,13 @@ async def test_links_to_the_trace_are_filled_in(store: Store) -> None:
     options = PageOptions(
         trace_urls=(
             "http://localhost:16686/trace/{trace_id}?uiFind={span_id}",
-            "https://user:secret@grafana.example/explore?from={start_ms}&to={end_ms}&q={trace_id}",
+            "https://user:secret@grafana.example/explore?from={start_ms}&to={end_ms}&q=%7B%22{trace_id}%22%7D",
         )
     )
     page = await get(store, f"/runs/{0xABC:032x}-{1:016x}", options)
     assert f'href="http://localhost:16686/trace/{0xABC:032x}?uiFind={1:016x}"' in page.text
     assert "Open the trace at localhost:16686" in page.text
-    assert f"from=1789999940000&amp;to=1789999941000&amp;q={0xABC:032x}" in page.text
+    assert f"from=1789999940000&amp;to=1789999941000&amp;q=%7B%22{0xABC:032x}%22%7D" in page.text
     assert "Open the trace at grafana.example" in page.text
 
 
@@ -316,6 +316,8 @@ async def test_links_to_the_trace_are_filled_in(store: Store) -> None:
         ("http://localhost/traces", "an address of traces is http:// or https:// with {trace_id} in it"),
         ("http://[::1/{trace_id}", "an address of traces is http:// or https:// with {trace_id} in it"),
         ("http://x/{trace_id}/{tenant}", "knows {trace_id}, {span_id}, {start_ms}, {end_ms}, got {tenant}"),
+        ('http://x/explore?left={"q":"{trace_id}"}{}', "got {} in"),
+        ("http://x/{trace_id}?left={a}", "other braces are %7B and %7D"),
     ],
 )
 def test_an_address_of_traces_that_is_none_is_refused(url: str, complaint: str) -> None:

@@ -144,12 +144,14 @@ except StoreError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
-def test_a_file_that_must_not_be_written_to() -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_a_file_or_a_folder_that_must_not_be_written_to(there: bool) -> None:
     with TemporaryDirectory() as folder:  # pytest's own cannot be entered by another user
         path = Path(folder, "runs.db")
-        Store(path).close()
-        path.chmod(0o444)
-        Path(f"{path}-lock").chmod(0o666)
+        if there:
+            Store(path).close()
+            path.chmod(0o444)
+            Path(f"{path}-lock").chmod(0o666)
         Path(folder).chmod(0o755)
         ran = subprocess.run(
             [sys.executable, "-c", READ_ONLY, str(path)],

@@ -81,7 +81,10 @@ def _check(url: str) -> None:
         )
     unknown = [place for place in places if place not in _KNOWN]
     if unknown:
-        raise ValueError(f"an address of traces knows {_listed(_KNOWN)}, got {_listed(unknown)} in {url!r}")
+        raise ValueError(
+            f"an address of traces knows {_listed(_KNOWN)}, got {_listed(unknown)} in {url!r}: "
+            "other braces are %7B and %7D"
+        )
 
 
 def _listed(names: Iterable[str]) -> str:
