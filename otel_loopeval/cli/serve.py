@@ -29,9 +29,8 @@ _log = logging.getLogger("otel_loopeval.serve")
 def run(options: argparse.Namespace) -> int:
     """Serve until told to stop."""
     logging.basicConfig(level=logging.INFO, format="otel-loopeval: %(message)s", stream=sys.stderr)
-    # A line for whatever is no HTTP, and for what is no gRPC, would let anybody fill the disk with them.
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # read when it is imported
+    # Read when it is imported; with a line for whatever is no gRPC, anybody could fill the disk.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import_module("otel_loopeval.server.serving")
         import_module("otel_loopeval.server.page")
