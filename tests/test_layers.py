@@ -80,7 +80,6 @@ OUTSIDE: dict[str, frozenset[str]] = {
             "opentelemetry",  # the messages; no SDK
             "prometheus_client",
             "starlette",
-            "uvicorn",
             "uvloop",
         }
     ),
