@@ -327,10 +327,10 @@ class Core:
 
         Killed before that, the next process judges them again: its verdicts have the same ids.
         """
-        closed, self._closed = self._closed, []
         if self._store is not None:
-            for trace_id in closed:
+            for trace_id in self._closed:
                 self._store.close_trace(trace_id)
+        self._closed.clear()  # the same list always: what is over is put into it
 
     async def send_verdicts(self) -> bool:
         """Send the verdicts on.

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from base64 import b64encode
@@ -37,6 +38,24 @@ def test_what_a_program_sends_shows_on_the_page_and_survives_kill_nine(tmp_path:
     assert status == 200
     assert f'href="http://localhost:16686/trace/{address.partition("-")[0]}"' in run
     assert 'id="repeats"' in run
+
+
+def test_of_traces_that_are_over_no_span_is_kept_as_open(tmp_path: Path) -> None:
+    with serving("--store", "runs.db", *QUICK, cwd=tmp_path) as server:
+        for number in range(1, 4):  # one after another: the server's clock has ticked meanwhile
+            traffic = Traffic()
+            traffic.agent("writer", turns=STUCK)
+            *first, root = traffic.taken()
+            for body in first:
+                assert server.send(body) == 200
+            assert "1 trace under way" in page(server)[1]
+            assert server.send(root) == 200
+            await_that(lambda expected=number: page(server)[1].count('href="/runs/') == expected, "the run")
+            await_that(lambda: "under way" not in page(server)[1], "the end of the trace")
+        assert server.end() == 0
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    assert connection.execute("SELECT count(*) FROM open_spans").fetchone() == (0,)
+    connection.close()
 
 
 def test_runs_that_come_with_their_verdict_show_too_and_are_not_counted_again(tmp_path: Path) -> None:

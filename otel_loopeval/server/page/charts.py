@@ -14,6 +14,8 @@ _SPARK_WIDTH: Final = 88.0
 _SPARK_HEIGHT: Final = 30.0
 _LARGEST: Final = 1e300
 _TICKS: Final = 4
+_FAR: Final = 20.0
+"""How many times the best score a threshold may be and still be drawn: beyond, the curve would be flat."""
 _NEARLY: Final = 0.999_999  # of a quotient that rounding spoils
 _SPARK_SCORES: Final = 32
 _MOST_LABELS: Final = 12
@@ -148,7 +150,7 @@ def _bounded(score: float | None) -> float | None:
 
 def _range(known: Sequence[float], threshold: float | None) -> tuple[float, float]:
     low, high = min(0.0, *known), max(known)
-    if threshold is not None and math.isfinite(threshold) and threshold <= 2 * max(abs(high), 1.0):
+    if threshold is not None and math.isfinite(threshold) and threshold <= _FAR * max(abs(high), 1.0):
         high = max(high, threshold)
     return (low, high) if high > low else (low, low + max(1.0, abs(low)))
 
