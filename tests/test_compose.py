@@ -163,7 +163,7 @@ SERVE = CONFIG / "docker-compose.serve.yaml"
 
 def served(arguments: list[str], folder: Path) -> Any:
     """The options of ``serve``, as the command itself understands and checks them."""
-    pytest.importorskip("uvicorn", reason="the extra [server] is not installed")
+    pytest.importorskip("starlette", reason="the extra [server] is not installed")
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     # Their folder is a volume's.
