@@ -158,14 +158,17 @@ def _id(data: bytes, size: int, field: str) -> int | None:
         return None
     if len(data) != size:
         raise Misfit(f"{size} bytes", data).inside(field)
-    return int.from_bytes(data, "big") or None
+    return _number(data, "big") or None
 
 
 def _required_id(data: bytes, size: int, field: str) -> int:
-    number = _id(data, size, field)
-    if number is None:
+    number = _number(data, "big") if len(data) == size else _id(data, size, field)
+    if not number:
         raise Misfit(f"{size} bytes, not all zero", data).inside(field)
     return number
+
+
+_number: Final = int.from_bytes
 
 
 class _Known(dict[bytes, tuple[str, Any]]):

@@ -106,7 +106,7 @@ class Following:
             if own.is_evaluation(name) and around.iteration_state is not None:
                 return SpanNode(around.state, around.iteration_state, span_id, judging=True)
         elif entry is around and entry is not None and kind != AGENT:
-            return None  # nearly always: a call inside an agent
+            return None
         # What a server's span stands for is told after its start, if at all.
         if kind is not None and nature_of(look.scope) is HOST:
             kind = None

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.runs.dialects import own
-from otel_loopeval.runs.dialects.facts import AGENT, look_of
+from otel_loopeval.runs.dialects.facts import AGENT, MODEL, TOOL, look_of
 from otel_loopeval.runs.dialects.frameworks import HOST, nature_of
 from otel_loopeval.runs.following import Following, kind_of, may_have_kind
 from otel_loopeval.runs.nodes import Ending, Entry, Opening, SpanNode
@@ -14,6 +14,7 @@ from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.runs.verdict import Verdict
 
+_CALLS = (MODEL, TOOL)
 _Key = tuple[int, int | None]
 _Moment = tuple[int, bool, int, int, _Key, SpanData]
 
@@ -73,16 +74,16 @@ def replay(spans: Iterable[SpanData], tracker: Tracker, *, detectors: bool = Tru
                 entry = _stand_in(missing, tracker, span, kind)
             elif isinstance(entry, Opening) and entry.node is None and _is_another_process(span, by_id):
                 entry = None
+        if kind in _CALLS and isinstance(entry, SpanNode) and entry.foreign:
+            entries[key] = entry  # nearly always: a call inside an agent opens nothing
+            continue
         opened = (
             following.started(entry, span.span_id, look, kind, span.start_ns, lambda span=span: span) or entry
         )
         if opened is not None:
             entries[key] = opened
     for stand_in in missing.values():
-        if isinstance(stand_in, Opening):
-            replayed += _replayed(following.incomplete(stand_in), None)
-        else:
-            replayed += _replayed(following.abandoned(stand_in), None)
+        replayed += _replayed(_given_up(following, stand_in), None)
     return replayed
 
 
@@ -152,6 +153,12 @@ def _stand_in(
     if found is None:
         found = missing[key] = Opening(0, _missing)
     return found
+
+
+def _given_up(following: Following, stand_in: SpanNode | Opening) -> list[Ending]:
+    if isinstance(stand_in, Opening):
+        return following.incomplete(stand_in)
+    return following.abandoned(stand_in)
 
 
 def _missing() -> None:

@@ -81,6 +81,10 @@ class _Inside:
         self.tools: list[str] = []
 
 
+_NOTHING_INSIDE: Final = _Inside()
+"""Shared: nobody may change it."""
+
+
 class Turns:
     """What the spans inside a run tell of its turns.
 
@@ -208,7 +212,7 @@ class Turns:
         Returns:
             The steps that are complete with it, each with its turn.
         """
-        inside = self._inside.pop(span.span_id, None) or _Inside()
+        inside = self._inside.pop(span.span_id, None) or _NOTHING_INSIDE
         use = reading.tool_of(span)
         wraps = use.name in inside.tools
         around = _Inside()  # an agent that is called as a tool has models of its own
@@ -283,8 +287,12 @@ class Turns:
 
     def see(self, step: "Step") -> None:
         """Note how much of the run's steps can be seen."""
+        if self.run.evidence == semconv.EVIDENCE_FULL:
+            return
         shows = step.shows
-        if shows != semconv.EVIDENCE_NONE and isinstance(step, ToolCall) and _is_word(step.arguments):
+        if shows == semconv.EVIDENCE_NONE:
+            return
+        if isinstance(step, ToolCall) and _is_word(step.arguments):
             shows = semconv.EVIDENCE_FINGERPRINT
         if _EVIDENCE.index(shows) > _EVIDENCE.index(self.run.evidence):
             self.run.evidence = shows
@@ -308,7 +316,8 @@ class Turns:
         return [(self._output(span, message), turn)] if message.text else []
 
     def _listen(self, message: Message | None, called: list[str]) -> None:
-        self._waiting = [waiting for waiting in self._waiting if waiting.use is not None]
+        if self._waiting:
+            self._waiting = [waiting for waiting in self._waiting if waiting.use is not None]
         asked = () if message is None else message.asked
         self._user = message is not None and not asked and not self.counts
         for call in asked[:_MAX_ASKED]:
@@ -342,6 +351,8 @@ class Turns:
         return steps
 
     def _waited_for(self, identifier: str | None, name: str | None) -> _Waiting | None:
+        if not self._waiting:
+            return None
         waiting = [call for call in self._waiting if call.use is None]
         if identifier is not None:
             found = next((call for call in waiting if call.asked.id == identifier), None)
