@@ -129,7 +129,9 @@ def read_header(text: str) -> tuple[str, str]:
     """
     name, equals, value = text.partition("=")
     name, value = name.strip().lower(), value.strip()
-    if not equals or not re.fullmatch(r"[0-9a-z_-]+", name) or not (value.isascii() and value.isprintable()):
+    if not equals:
+        raise ValueError("a header is NAME=VALUE in printable ASCII, got no =")
+    if not re.fullmatch(r"[0-9a-z_-]+", name) or not (value.isascii() and value.isprintable()):
         raise ValueError(f"a header is NAME=VALUE in printable ASCII, got {name!r} and a value")
     if name in _OURS:
         raise ValueError(f"the header {name} is each request's own and cannot be given")

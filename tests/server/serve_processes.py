@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -101,8 +101,16 @@ class Serve:
         lines: What it said on standard error.
     """
 
-    def __init__(self, *arguments: str, cwd: Path, grpc: bool = False, grpc_port: int = 0) -> None:
-        command = [sys.executable, "-m", "otel_loopeval", "serve", "--http", "127.0.0.1:0"]
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        grpc: bool = False,
+        grpc_port: int = 0,
+        http: str = "127.0.0.1:0",
+        before: Sequence[str] = (),
+    ) -> None:
+        command = [*before, sys.executable, "-m", "otel_loopeval", "serve", "--http", http]
         command += ["--grpc", f"127.0.0.1:{grpc_port}" if grpc or grpc_port else "none", *arguments]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=cwd)
         self.lines: list[str] = []
@@ -110,7 +118,7 @@ class Serve:
         for line in self.process.stderr:
             self.lines.append(line)
             found = re.search(
-                r"listening at https?://127\.0\.0\.1:(\d+)(?:, gRPC at 127\.0\.0\.1:(\d+))?", line
+                r"listening at https?://[0-9.:\[\]]*?:(\d+)(?:, gRPC at 127\.0\.0\.1:(\d+))?$", line
             )
             if found:
                 self.port, self.grpc = int(found[1]), int(found[2] or 0)
@@ -155,9 +163,11 @@ class Serve:
 
 
 @contextmanager
-def serving(*arguments: str, cwd: Path, grpc: bool = False) -> Generator[Serve, None, None]:
+def serving(
+    *arguments: str, cwd: Path, grpc: bool = False, http: str = "127.0.0.1:0", before: Sequence[str] = ()
+) -> Generator[Serve, None, None]:
     """The command as a process, ended at the end."""
-    server = Serve(*arguments, cwd=cwd, grpc=grpc)
+    server = Serve(*arguments, cwd=cwd, grpc=grpc, http=http, before=before)
     try:
         yield server
     finally:
