@@ -137,10 +137,13 @@ class _Handler(grpc.GenericRpcHandler):
                 return reply.body
             code = _CODES.get(reply.status, grpc.StatusCode.INTERNAL)
             text = reply.body.decode("utf-8", "replace")[:500]
+            trailing: tuple[tuple[str, bytes], ...] = ()
             if reply.retry_after.isdigit():
                 trailing = ((_DETAILS, _retry_details(code, text, int(reply.retry_after))),)
+            try:
                 await context.abort(code, text, trailing)
-            await context.abort(code, text)
+            except grpc.aio.InternalError:  # the caller has gone, which would be logged as an error of ours
+                raise asyncio.CancelledError from None
             raise AssertionError("abort raises")
 
         return export
