@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Mapping
+from sys import intern
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -175,11 +176,11 @@ class _Known(dict[bytes, tuple[str, Any]]):
     """Attributes that have been read, by their encoding: most come again and again, in span after span."""
 
     def __missing__(self, data: bytes) -> tuple[str, Any]:
-        pair = KeyValue.FromString(data)
-        value = pair.value
-        found = pair.key, _value(value, value.WhichOneof("value"), 0)
-        # Longer ones are content, which does not come again. Containers may be changed by whoever has them.
-        if len(data) <= _MAX_KNOWN_BYTES and found[1].__class__ in _SCALARS:
+        # Longer ones are content, which does not come again.
+        if len(data) > _MAX_KNOWN_BYTES:
+            return _read_pair(data)
+        found = _read_short_pair(data) or _read_pair(data)
+        if found[1].__class__ in _SCALARS:  # containers may be changed by whoever has them
             if len(self) >= _MAX_KNOWN:
                 self.clear()
             self[data] = found
@@ -187,6 +188,46 @@ class _Known(dict[bytes, tuple[str, Any]]):
 
 
 _pair: Final = _Known().__getitem__
+
+
+def _read_short_pair(data: bytes) -> tuple[str, Any] | None:
+    """A ``KeyValue`` with a text or a whole number from 0 up, in the usual form; None for any other.
+
+    All lengths in it are of one byte: half of what the general way costs.
+    """
+    try:
+        start = 2 + data[1]
+        tag, size, kind, last = data[start : start + 4]
+        if data[0] != _KEY or tag != _VALUE or start + 2 + size != len(data):
+            return None
+        if kind == _TEXT and last == size - 2:
+            return intern(data[2:start].decode()), data[start + 4 :].decode()
+        if kind == _INT and 1 < size <= _MAX_INT and data[-1] < _MORE:
+            number = data[-1]
+            for byte in data[-2 : start + 2 : -1]:  # the first has the lowest digits
+                if byte < _MORE:
+                    return None  # it was the last
+                number = number << 7 | byte - _MORE
+            return intern(data[2:start].decode()), number
+    except (IndexError, ValueError):  # shorter, or no UTF-8: a ValueError as well
+        pass
+    return None
+
+
+_KEY: Final = 0x0A
+_VALUE: Final = 0x12
+_TEXT: Final = 0x0A
+_INT: Final = 0x18
+_MORE: Final = 0x80
+"""In the last byte of a number, and in no other of it, this bit is not set."""
+_MAX_INT: Final = 9
+"""The tag, and eight bytes of seven digits each: with more, it may be a negative number."""
+
+
+def _read_pair(data: bytes) -> tuple[str, Any]:
+    pair = KeyValue.FromString(data)
+    value = pair.value
+    return pair.key, _value(value, value.WhichOneof("value"), 0)
 
 
 def _attributes(pairs: Iterable[KeyValue], depth: int = 0) -> dict[str, Any]:

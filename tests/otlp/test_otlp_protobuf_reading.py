@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
@@ -107,6 +107,62 @@ def test_containers_are_those_of_one_span():
     first, second = (read_request(with_span(span))[0].attributes["a"] for _ in range(2))
     assert first == second == {"b": 1}
     assert first is not second
+
+
+SHORT = st.one_of(
+    st.text(max_size=40),
+    st.text(st.characters(max_codepoint=127), max_size=128),
+    st.integers(-3, 2**15),
+    st.sampled_from(
+        [127, 128, 16383, 16384, 2**63 - 1, -(2**63), True, False, 0.0, 1.5, b"", b"bytes", None]
+    ),
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.dictionaries(
+        st.text(max_size=10) | st.sampled_from(["k" * 126, "k" * 127, "k" * 128]), SHORT, max_size=4
+    )
+)
+def test_short_attributes_are_those_of_protobuf(told: dict[str, Any]):
+    span = Span(**IDS)
+    for key, value in told.items():
+        added = span.attributes.add(key=key).value
+        if value is not None:
+            kind = {str: "string", int: "int", bool: "bool", float: "double", bytes: "bytes"}[type(value)]
+            setattr(added, f"{kind}_value", value)
+    for _ in range(2):  # read, and remembered
+        (found,) = read_request(with_span(span))
+        assert found.attributes == told
+        assert [type(value) for value in found.attributes.values()] == [
+            type(value) for value in told.values()
+        ]
+
+
+@settings(max_examples=1_000, deadline=None)
+@given(st.binary(max_size=12) | st.builds(lambda rest: b"\x0a\x01k\x12" + rest, st.binary(max_size=8)))
+@example(b"\x0a\x01k\x12\x04\x18\x05\x08\x07")  # a number, and another field of the value
+@example(b"\x0a\x01k\x12\x04\x18\x85\x80\x00")  # longer than it had to be
+@example(b"\x0a\x01k\x12\x03\x18\x85\x85")  # without an end
+@example(b"\x0a\x01k\x12\x03\x0a\x01\xff")  # no UTF-8
+@example(b"\x0a\x01\xff\x12\x02\x18\x01")
+@example(b"\x0a\x01k\x12\x05\x0a\x01a\x18\x01")  # a text, and then a number: the last counts
+def test_any_bytes_for_an_attribute_are_what_protobuf_takes_them_for(data: bytes):
+    body = field(1, field(2, field(2, Span(**IDS).SerializeToString() + field(9, data))))
+    try:
+        pair = (
+            ExportTraceServiceRequest.FromString(body).resource_spans[0].scope_spans[0].spans[0].attributes[0]
+        )
+    except DecodeError:
+        with pytest.raises(Misfit):
+            read_request(body)
+        return
+    (found,) = read_request(body)
+    kind = pair.value.WhichOneof("value")
+    assert list(found.attributes) == [pair.key]
+    if kind in ("string_value", "int_value", "bool_value", "double_value", "bytes_value"):
+        assert repr(found.attributes[pair.key]) == repr(getattr(pair.value, kind))
 
 
 WHOLE = Span(**IDS, name="name", trace_state="a=b", kind=Span.SPAN_KIND_CLIENT, flags=1)
