@@ -264,7 +264,10 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
 
 
 def _room_for_connections() -> int:
-    """How many connections each protocol may have: half of the files that may be open, less our own."""
+    """How many connections of HTTP there may be: more than half of the files that may be open, less our own.
+
+    Those of gRPC may be four for each five of them, so that there are files for both.
+    """
     try:
         import resource  # noqa: PLC0415 - there is none for Windows
     except ImportError:
@@ -275,7 +278,7 @@ def _room_for_connections() -> int:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return max((soft - _OUR_FILES) // 2, 1) if soft != resource.RLIM_INFINITY else _MOST_FILES
+    return max((soft - _OUR_FILES) * 11 // 20, 1) if soft != resource.RLIM_INFINITY else _MOST_FILES
 
 
 def page_options(options: "ServeOptions") -> "PageOptions":

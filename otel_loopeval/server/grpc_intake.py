@@ -201,7 +201,7 @@ async def start(core: Core, address: Address, tls: Tls | None) -> tuple[grpc.aio
         options=[
             ("grpc.max_receive_message_length", options.max_body),
             ("grpc.max_concurrent_streams", _MAX_STREAMS),
-            ("grpc.max_allowed_incoming_connections", options.max_connections),
+            ("grpc.max_allowed_incoming_connections", max(options.max_connections * 4 // 5, 1)),
             ("grpc.server_handshake_timeout_ms", min(int(options.request_s * 1_000) or 1, _MAX_INT)),
             # What a call may send before it is its turn; with probes, a fast connection gets megabytes.
             ("grpc.http2.lookahead_bytes", _WINDOW),

@@ -221,7 +221,7 @@ class ServeOptions:
         insecure: Whether it may listen beyond loopback without TLS.
         max_body: Bytes that a request may have, uncompressed.
         max_inflight: Bytes of the requests that are worked on at once; the next get 503.
-        max_connections: Connections held open at once, for each of HTTP and gRPC.
+        max_connections: Connections of HTTP held open at once; of gRPC, four for each five of them.
         request_s: Seconds that a request may take to come in, and a connection may be idle.
         forward_s: Seconds that the next hop may take.
         retry_after_s: What a sender is told to wait when the next hop fails.
