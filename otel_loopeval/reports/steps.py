@@ -7,6 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from otel_loopeval import semconv
@@ -75,6 +76,11 @@ def step_of(span: SpanData) -> Step | None:
 
 def steps_of(spans: Sequence[SpanData]) -> list[Step]:
     """The steps in spans, in the order in which they began; of nested wrappers of one call, the innermost."""
+    return [step for _, span in step_spans(spans) if (step := step_of(span)) is not None]
+
+
+def step_spans(spans: Sequence[SpanData]) -> list[tuple[str, SpanData]]:
+    """The kinds and spans of the steps that :func:`steps_of` gives: to read all of each step takes longer."""
     parents = {span.span_id: span.parent_id for span in spans}
     kinds = {span.span_id: reading.kind_of(look_of(span)) for span in spans}
     around: defaultdict[int, set[str]] = defaultdict(set)  # span → kinds of the steps inside it
@@ -85,16 +91,11 @@ def steps_of(spans: Sequence[SpanData]) -> list[Step]:
         while parent is not None and kind not in around[parent]:  # each is marked once: cycles end
             around[parent].add(kind)
             parent = parents.get(parent)
-    steps: list[Step] = []
-    for span in sorted(spans, key=lambda span: span.start_ns):
-        kind = kinds[span.span_id]
-        if kind in around[span.span_id]:
-            continue
-        if kind == TOOL:
-            steps.append(_tool(span))
-        elif kind == MODEL:
-            steps.append(_model(span))
-    return steps
+    return [
+        (kind, span)
+        for span in sorted(spans, key=attrgetter("start_ns"))
+        if (kind := kinds[span.span_id]) in (MODEL, TOOL) and kind not in around[span.span_id]
+    ]
 
 
 def tool_calls(steps: Iterable[Step]) -> "list[Step] | list[Call]":

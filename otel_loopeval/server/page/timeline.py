@@ -1,7 +1,7 @@
 """One run as its page shows it: iterations along time, with what happened in each."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -9,8 +9,10 @@ from typing import Final
 
 from otel_loopeval import semconv
 from otel_loopeval.health.guards import GuardEvent
-from otel_loopeval.reports.steps import Step, steps_of
+from otel_loopeval.reports.steps import Step, step_of, step_spans
 from otel_loopeval.runs.dialects import own
+from otel_loopeval.runs.dialects.facts import TOOL
+from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.page.charts import Curve, curve
 from otel_loopeval.server.page.steps import Repeat, iteration_at, repeats_in
 from otel_loopeval.server.store_rows import RunDetail, StoredIteration, StoredRun
@@ -102,10 +104,10 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
     record = run.record
     iterations = sorted(detail.iterations, key=attrgetter("number"))
     by_start = sorted((iteration.started_ns, iteration.number) for iteration in iterations)
-    steps = steps_of(detail.spans)
-    grouped: defaultdict[int | None, list[Step]] = defaultdict(list)
-    for step in steps:
-        grouped[iteration_at(step.start_ns, by_start)].append(step)
+    steps = step_spans(detail.spans)
+    grouped: defaultdict[int | None, list[SpanData]] = defaultdict(list)
+    for _, span in steps:
+        grouped[iteration_at(span.start_ns, by_start)].append(span)
     alarms: defaultdict[int | None, list[GuardEvent]] = defaultdict(list)
     for event in detail.guard_events:
         alarms[_iteration_of(event, by_start)].append(event)
@@ -115,7 +117,8 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
 
     parts: list[Part] = []
     previous: float | None = None
-    for iteration in iterations:
+    middle = range(_AT_EACH_END, len(iterations) - _AT_EACH_END)
+    for position, iteration in enumerate(iterations):
         inside, events = grouped[iteration.number], alarms[iteration.number]
         parts.append(
             Part(
@@ -124,7 +127,7 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
                 delta=None if previous is None or iteration.score is None else iteration.score - previous,
                 offset_s=max(iteration.started_ns - started_ns, 0) / 1e9,
                 duration_s=max(ends[iteration.number] - iteration.started_ns, 0) / 1e9,
-                steps=tuple(inside[:_MOST_STEPS]),
+                steps=() if position in middle else _read(inside),
                 more_steps=max(len(inside) - _MOST_STEPS, 0),
                 guard_events=tuple(events),
                 unfolded=len(iterations) <= _FEW or bool(events),
@@ -143,11 +146,23 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
             if event.time_ns is not None
         ),
         guard_events=tuple(sorted(detail.guard_events, key=lambda event: event.time_ns or 0)),
-        before=tuple(grouped[None][:_MOST_STEPS]),
+        before=_read(grouped[None]),
         curve=curve([(i.number, i.score) for i in iterations], record.threshold),
-        repeats=tuple(repeats_in(steps, by_start)),
+        repeats=tuple(repeats_in(_calls(steps), by_start)),
         started_ns=started_ns,
     )
+
+
+def _read(spans: Sequence[SpanData]) -> tuple[Step, ...]:
+    """The first steps of an iteration."""
+    return tuple(step for span in spans[:_MOST_STEPS] if (step := step_of(span)) is not None)
+
+
+def _calls(steps: Iterable[tuple[str, SpanData]]) -> Iterator[Step]:
+    for kind, span in steps:
+        step = step_of(span) if kind == TOOL else None
+        if step is not None:
+            yield step
 
 
 def _converges(run: StoredRun) -> bool:
