@@ -24,8 +24,10 @@ from otel_loopeval.detect.observation import NOTHING, Observation
 from otel_loopeval.detect.recognition import Recogniser
 from otel_loopeval.detect.repeated_output import RepeatedOutput
 from otel_loopeval.detect.steps import ModelOutput, Step, ToolCall, UserMessage
+from otel_loopeval.health.drafts import quick
 from otel_loopeval.health.guards import GuardEvent
 
+_new_event, _new_observation = quick(GuardEvent), quick(Observation)
 _LANES: Final = 64
 _WORD: Final = re.compile(r"[^\W_]")
 
@@ -141,7 +143,7 @@ class DoomLoopDetector:
             rule = "normalised" if verdict.normalised else "exact"
             evidence = raised.rule if raised else rule if verdict.redundant else None
             event = self._event(raised, step, lane, lane.tools.unit.tool) if raised else None
-            return Observation(verdict.redundant, verdict.repeats, evidence, event)
+            return _new_observation(verdict.redundant, verdict.repeats, evidence, event)
         if isinstance(step, ModelOutput):
             return self._message(step, index)
         if isinstance(step, UserMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - callers may be untyped
@@ -193,7 +195,7 @@ class DoomLoopDetector:
         finding: Finding = raised.finding
         severity = SEVERITIES[finding.level]
         time_ns = step.start_ns if step.end_ns is None else step.end_ns
-        return GuardEvent(
+        return _new_event(
             kind=finding.kind,
             doom_loop=severity == DOOM_LOOP,
             source=semconv.SOURCE_DETECTOR,

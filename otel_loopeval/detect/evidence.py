@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from otel_loopeval import semconv
 from otel_loopeval.detect.outcomes import looks_failed
+from otel_loopeval.health.drafts import quick
 
 NOTICE: Final = "notice"
 WARNING: Final = "warning"
@@ -40,6 +41,9 @@ class Finding:
     first_step: int
     level: int
     grew: bool = True
+
+
+_new_finding = quick(Finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class Ladder:
             The finding.
         """
         level = self.level(count, slack)
-        return Finding(kind, identity, count, first_step, level, level > self.level(count - 1, slack))
+        return _new_finding(kind, identity, count, first_step, level, level > self.level(count - 1, slack))
 
 
 class Unit:

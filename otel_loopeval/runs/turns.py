@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from otel_loopeval import semconv
 from otel_loopeval.detect import DoomLoopDetector, ModelOutput, ToolCall, UserMessage
 from otel_loopeval.detect.fingerprint import as_word, is_word
+from otel_loopeval.health.drafts import quick
 from otel_loopeval.runs.dialects import reading
 from otel_loopeval.runs.dialects.facts import Answer, Asked, Message, Score, ToolUse
 from otel_loopeval.runs.dialects.values import text_of
@@ -29,6 +30,7 @@ _EVIDENCE: Final = (
     semconv.EVIDENCE_ARGUMENTS,
     semconv.EVIDENCE_FULL,
 )
+_new_call, _new_output = quick(ToolCall), quick(ModelOutput)
 _MAX_ASKED: Final = 256
 """Tool calls of one turn that are waited for."""
 _MAX_OPEN: Final = 4_096
@@ -329,7 +331,7 @@ class Turns:
 
     def _output(self, span: "SpanData", message: Message | None) -> ModelOutput:
         text = message.text if message is not None and self.speaks else None
-        return ModelOutput(text, turn=self.current.number, start_ns=span.start_ns, end_ns=span.end_ns)
+        return _new_output(text, turn=self.current.number, start_ns=span.start_ns, end_ns=span.end_ns)
 
     def _answers(self, span: "SpanData") -> "list[tuple[Step, Turn]]":
         """The steps of the turn before, with the results that the model is told now."""
@@ -369,7 +371,7 @@ class Turns:
             if told is not None:
                 arguments = as_word(told)
                 result = as_word(brought) if brought is not None and result is None else result
-        return ToolCall(
+        return _new_call(
             use.name or span.name,
             arguments,
             None if error is not None else result,
@@ -386,7 +388,7 @@ def _is_word(arguments: Any) -> bool:
 
 def _call(waiting: _Waiting, answer: Answer | None) -> ToolCall:
     use = waiting.use
-    return ToolCall(
+    return _new_call(
         waiting.asked.name if use is None or use.name is None else use.name,
         waiting.asked.arguments if use is None else use.arguments,
         None if answer is None else answer.value,
