@@ -103,8 +103,7 @@ class _Connection(asyncio.Protocol):
             return
         answer = self._answer
         if answer is not None:
-            # What follows it would be taken for the answer to the next request.
-            reusable = self._reusable and not self._parsing
+            reusable = self._reusable
             if whole and reusable and answer.status == 200 and len(data) <= _MAX_KNOWN_BYTES:  # noqa: PLR2004
                 if len(self._known) >= _MAX_KNOWN:  # such as those with a date
                     self._known.clear()
@@ -118,6 +117,8 @@ class _Connection(asyncio.Protocol):
         self._parsing = True
         if self._answer is None:
             self._forget()
+        else:
+            self._reusable = False  # nobody has asked for this one: it would be taken for the next answer
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See :class:`httptools.HttpResponseParser`."""
