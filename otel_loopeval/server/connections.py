@@ -49,7 +49,7 @@ class Connections:
 
     def close_stuck(self) -> None:
         """Close those whose sender has had its time."""
-        since = self._loop.time() - self.receiver.core.options.request_s
+        since = self.receiver.core.clock.now - self.receiver.core.options.request_s
         for connection in list(self.open):
             if connection.since < since and connection.waits_for_sender:
                 connection.transport.abort()
@@ -106,6 +106,7 @@ class Connection(asyncio.Protocol):
         self._everyone = everyone
         self._receiver = everyone.receiver
         self._core = everyone.receiver.core
+        self._clock = self._core.clock
         self._max_body = self._core.options.max_body
         self._loop = loop
         self._parser = httptools.HttpRequestParser(self)
@@ -138,7 +139,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: Any) -> None:
         """See :class:`asyncio.Protocol`."""
         self.transport = transport
-        self.since = self._loop.time()
+        self.since = self._clock.now
         if len(self._everyone.open) >= self._everyone.most:
             self._deaf = True
             transport.abort()
@@ -166,7 +167,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """See :class:`asyncio.Protocol`."""
         self.write_paused = True
-        self.since = self._loop.time()
+        self.since = self._clock.now
         self._mind_reading()
 
     def resume_writing(self) -> None:
@@ -212,7 +213,7 @@ class Connection(asyncio.Protocol):
             else:
                 self._enqueue(_Exchange(what, body))
             return data[end:] if end < there else b""
-        self.since = self._loop.time()
+        self.since = self._clock.now
         self._what, self._head, self._refused = what, None, False
         self._missing = size
         return self._take_missing(data[start:])
@@ -265,7 +266,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """See :class:`httptools.HttpRequestParser`."""
-        self.since = self._loop.time()
+        self.since = self._clock.now
         self._parsing = True
         self._headers = []
         self._target = b""
@@ -433,7 +434,7 @@ class Connection(asyncio.Protocol):
     def answered(self, *, keep_alive: bool) -> None:
         """The request that was worked on has its answer."""
         self._current = self._page = None
-        self.since = self._loop.time()
+        self.since = self._clock.now
         if not keep_alive or (self._ending and not self._queue):
             self._hang_up()
         elif self._queue:

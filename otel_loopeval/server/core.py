@@ -16,6 +16,7 @@ from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.usage import Price, Usage
 from otel_loopeval.server.bodies import BodyError, plain
+from otel_loopeval.server.clock import RunningClock
 from otel_loopeval.server.following import Following
 from otel_loopeval.server.forwarding import BUSY, Forwarder
 from otel_loopeval.server.intake import Batch, Intake
@@ -104,6 +105,7 @@ class Core:
         requests: Requests that were answered, by signal, status and tenant.
         verdicts_lost: Verdict spans that the next hop did not take.
         inflight: Bytes of the requests that are worked on.
+        clock: Measures what others take.
         draining: Whether the server is about to end, and takes nothing more.
     """
 
@@ -115,6 +117,7 @@ class Core:
         self.requests: dict[tuple[str, int, str], int] = {}
         self.verdicts_lost = 0
         self.inflight = 0
+        self.clock = RunningClock()
         self.draining = False
         self._store = store
         self._intake = Intake()
@@ -124,7 +127,9 @@ class Core:
         self._unpacking: set[asyncio.Task[None]] = set()
         self._forwarder: Forwarder | None = None
         if options.forward is not None:
-            self._forwarder = Forwarder(options.forward, options.forward_headers, options.forward_s)
+            self._forwarder = Forwarder(
+                options.forward, options.forward_headers, options.forward_s, self.clock
+            )
         self.following = Following(
             self._intake,
             self._over,
@@ -312,7 +317,8 @@ class Core:
             self._verdicts.append(served)
 
     def close_slow(self) -> None:
-        """Give up requests that the next hop takes too long for."""
+        """Give up requests that the next hop takes too long for. To be called about twice a second."""
+        self.clock.tick()
         if self._forwarder is not None:
             self._forwarder.close_slow()
 

@@ -6,13 +6,13 @@ back instead of having tasks wait, and does not parse again what the next hop sa
 
 import asyncio
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import httptools
 
+from otel_loopeval.server.clock import RunningClock
 from otel_loopeval.server.replies import Reply
 
 _MAX_IDLE: Final = 64
@@ -64,7 +64,7 @@ class _Connection(asyncio.Protocol):
     def send(self, question: _Question) -> None:
         """Send a request."""
         self._question = question
-        self.asked_at = time.monotonic()
+        self.asked_at = self._forwarder.clock.now
         head, body, _ = question
         if len(body) < _ONE_WRITE:
             self.transport.write(head + body)
@@ -188,14 +188,21 @@ class Forwarder:
         url: Its base URL.
         headers: Headers that it is sent.
         timeout_s: Seconds that it may take.
+        clock: Measures them.
         tls: What is trusted where the URL is one of https; what the system trusts by default.
 
     Attributes:
+        clock: Measures how long the next hop takes.
         known: Answers that came before, by all their bytes.
     """
 
     def __init__(
-        self, url: str, headers: Mapping[str, str], timeout_s: float, tls: ssl.SSLContext | None = None
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        clock: RunningClock,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         parts = urlsplit(url)
         self._tls: ssl.SSLContext | None = None
@@ -208,6 +215,7 @@ class Forwarder:
         fixed = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         self._fixed = f"host: {host}\r\nuser-agent: otel-loopeval\r\n{fixed}".encode()
         self._timeout_s = timeout_s
+        self.clock = clock
         self.known: dict[bytes, Reply] = {}
         self._idle: dict[_Connection, None] = {}  # the one used last is the last: it lives most surely
         self._busy: set[_Connection] = set()
@@ -289,7 +297,7 @@ class Forwarder:
 
     def close_slow(self) -> None:
         """Give up requests that have taken too long."""
-        since = time.monotonic() - self._timeout_s
+        since = self.clock.now - self._timeout_s
         for connection in list(self._busy):
             if connection.asked_at < since:
                 connection.give_up()

@@ -76,6 +76,7 @@ AGENT = (
     ("gen_ai.conversation.id", "c1"),
     *HTTP[2:8],
 )
+LINE = b"\r\n"
 LENGTH = re.compile(rb"content-length: *([0-9]+)", re.IGNORECASE)
 Attributes = tuple[tuple[str, str | int], ...]
 
@@ -210,6 +211,10 @@ class Sender(asyncio.Protocol):
             self.taken += 1
         else:
             self.refused += 1
+            print(
+                f"refused: {head.partition(LINE)[0].decode()}: {body.decode(errors='replace')}",
+                file=sys.stderr,
+            )
         if self._pause is None:
             self._send()
         else:
