@@ -197,7 +197,9 @@ class Sender(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.over.done():
-            self.over.set_exception(exc or ConnectionError("the server hung up"))
+            self.refused += 1
+            print(f"the server hung up: {exc}", file=sys.stderr)
+            self.over.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         data = self._answer + data

@@ -27,7 +27,7 @@ async def inside(options: ServeOptions) -> AsyncGenerator[Inside, None]:
     core = Core(options)
     receiver = Receiver(core, ready=lambda: True, metrics=lambda: (b"none", b"text/plain"))
     connections = Connections(receiver, options.max_connections)
-    server = await asyncio.get_running_loop().create_server(connections.new, "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(connections.new, "127.0.0.1", 0, backlog=1_000)
 
     async def watch() -> None:
         while True:
@@ -51,7 +51,7 @@ NextHop = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 @asynccontextmanager
 async def next_hop(script: NextHop) -> AsyncGenerator[str, None]:
     """A next hop that does what a script says with each connection; its URL."""
-    server = await asyncio.start_server(script, "127.0.0.1", 0)
+    server = await asyncio.start_server(script, "127.0.0.1", 0, backlog=1_000)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
