@@ -1,25 +1,25 @@
-"""Connections of HTTP/1.1: bytes in, requests out, answers in the order of the requests.
+"""Connections of HTTP/1.1: bytes in, requests out.
 
 Nothing is between a sender and the work but the parser: no framework, no task for a request. Only what the
 page answers is handed on as ASGI.
 """
 
 import asyncio
-from collections import deque
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final
 from urllib.parse import unquote
 
 import httptools
 
-from otel_loopeval.server.asgi import AsgiAnswer
+from otel_loopeval.server.answering import KNOWN, Answering, Exchange
 from otel_loopeval.server.core import Otlp
 from otel_loopeval.server.heads import Head, KnownHeads
 from otel_loopeval.server.receiving import Receiver
-from otel_loopeval.server.replies import CONTINUE, Reply, as_http, refused
+from otel_loopeval.server.replies import CONTINUE, Reply, refused
 
 _MAX_HEAD: Final = 65_536
 _MAX_PAGE_BODY: Final = 65_536
-_MAX_QUEUE: Final = 100
+_LOOKED_AT: Final = 50
 
 
 class Connections:
@@ -39,13 +39,28 @@ class Connections:
     def __init__(self, receiver: Receiver, most: int) -> None:
         self.receiver = receiver
         self.most = most
-        self.open: set[Connection] = set()
+        self.open: dict[Connection, None] = {}  # in the order in which they were looked at
         self.known: KnownHeads[Otlp] = KnownHeads()
         self._loop = asyncio.get_running_loop()
 
     def new(self) -> "Connection":
         """A protocol for a new connection."""
         return Connection(self, self._loop)
+
+    def has_room(self) -> bool:
+        """Whether one more may be. An idle one gives way, so that the idle lock nobody out."""
+        if len(self.open) < self.most:
+            return True
+        first = list(islice(self.open, _LOOKED_AT))
+        idle = [connection for connection in first if connection.is_idle]
+        if idle:
+            longest = min(idle, key=lambda connection: connection.since)
+            del self.open[longest]
+            longest.transport.abort()
+            return True
+        for connection in first:  # next time it is for others to give way
+            self.open[connection] = self.open.pop(connection)
+        return False
 
     def close_stuck(self) -> None:
         """Close those whose sender has had its time."""
@@ -65,52 +80,20 @@ class Connections:
             connection.transport.abort()
 
 
-class _Exchange(NamedTuple):
-    """A request that is all there.
-
-    Attributes:
-        what: OTLP, an answer that is known already, or None for the page.
-        body: Its body.
-        head: Its head; None where it came before.
-        path: Its path, where the page answers.
-        keep_alive: Whether the connection lives on after the answer.
-    """
-
-    what: Otlp | Reply | None
-    body: bytes = b""
-    head: Head | None = None
-    path: str = ""
-    keep_alive: bool = True
-
-
-_KNOWN: Final = _Exchange(None)
-"""Stands for any whose head came before, and that is begun with at once."""
-
-
-class Connection(asyncio.Protocol):
+class Connection(Answering):
     """One connection. Requests are answered one after the other.
 
     Args:
         everyone: What it has in common with others.
         loop: Its event loop.
 
-    Attributes:
-        since: When its request began, or it was made or last answered.
-        transport: Its transport.
-        write_paused: Whether the sender has to read before more is written.
     """
 
     def __init__(self, everyone: Connections, loop: asyncio.AbstractEventLoop) -> None:
-        self.transport: Any = None
-        self.since = 0.0
+        super().__init__(everyone.receiver, loop)
         self._everyone = everyone
-        self._receiver = everyone.receiver
-        self._core = everyone.receiver.core
-        self._clock = self._core.clock
         self._max_body = self._core.options.max_body
-        self._loop = loop
         self._parser = httptools.HttpRequestParser(self)
-        # What comes in
         self._parsing = False  # the parser is inside of a message
         self._headers: list[tuple[bytes, bytes]] = []
         self._target = b""
@@ -123,16 +106,11 @@ class Connection(asyncio.Protocol):
         self._refused = False  # the rest of the body is for nobody
         self._buffer = bytearray()
         self._missing = 0  # bytes of a body whose head was known
-        self._owes_continue = False
-        # What goes out
-        self._queue: deque[_Exchange] = deque()
-        self._current: _Exchange | None = None
-        self._page: AsgiAnswer | None = None
-        self._may_begin = False
-        self._paused = False
-        self.write_paused = False
-        self._ending = False
-        self._deaf = False
+
+    @property
+    def in_message(self) -> bool:
+        """Whether a request has come in part."""
+        return self._parsing or self._missing > 0
 
     # asyncio.Protocol --------------------------------------------------------------------------------------
 
@@ -140,42 +118,16 @@ class Connection(asyncio.Protocol):
         """See :class:`asyncio.Protocol`."""
         self.transport = transport
         self.since = self._clock.now
-        if len(self._everyone.open) >= self._everyone.most:
+        if not self._everyone.has_room():
             self._deaf = True
             transport.abort()
             return
-        self._everyone.open.add(self)
+        self._everyone.open[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See :class:`asyncio.Protocol`."""
-        del exc
-        self._everyone.open.discard(self)
-        self._deaf = True
-        self._release()
-        self._forget_queue()
-        self._current = None
-        if self._page is not None:
-            self._page.lost()
-
-    def eof_received(self) -> bool:
-        """See :class:`asyncio.Protocol`. Who has sent all that it wants to still gets its answers."""
-        if self._current is None or not self.transport.can_write_eof():
-            return False
-        self._ending = True
-        return True
-
-    def pause_writing(self) -> None:
-        """See :class:`asyncio.Protocol`."""
-        self.write_paused = True
-        self.since = self._clock.now
-        self._mind_reading()
-
-    def resume_writing(self) -> None:
-        """See :class:`asyncio.Protocol`."""
-        self.write_paused = False
-        if self._page is not None:
-            self._page.writable()
-        self._work()
+        self._everyone.open.pop(self, None)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """See :class:`asyncio.Protocol`."""
@@ -208,10 +160,10 @@ class Connection(asyncio.Protocol):
             body = data[start:end]
             if self._may_begin and self._current is None and not self._queue and not self.write_paused:
                 self._may_begin = False
-                self._current = _KNOWN
+                self._current = KNOWN
                 self._core.begin(what, body, self._answer)
             else:
-                self._enqueue(_Exchange(what, body))
+                self._enqueue(Exchange(what, body))
             return data[end:] if end < there else b""
         self.since = self._clock.now
         self._what, self._head, self._refused = what, None, False
@@ -357,12 +309,12 @@ class Connection(asyncio.Protocol):
         if self._refused:
             return
         body = bytes(self._buffer)
-        self._release()
+        self.release()
         head = self._head
         self._owes_continue = False
-        self._enqueue(_Exchange(self._what, body, head, self._path, head is None or head.keep_alive))
+        self._enqueue(Exchange(self._what, body, head, self._path, head is None or head.keep_alive))
 
-    def _release(self) -> None:
+    def release(self) -> None:
         """Forget what has come of a body."""
         if self._buffer:
             self._core.inflight -= len(self._buffer)
@@ -370,115 +322,16 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, reply: Reply) -> None:
         """Answer before the body is there; what is left of it is for nobody."""
-        self._release()
+        self.release()
         self._refused = True
         head = self._head
-        self._enqueue(_Exchange(reply, b"", head, keep_alive=head is None or head.keep_alive))
+        self._enqueue(Exchange(reply, b"", head, keep_alive=head is None or head.keep_alive))
 
     def _give_up(self, reply: Reply) -> None:
         """Answer for the last time: what follows makes no sense."""
-        self._release()
+        self.release()
         if self._parsing and self._refused and self._current is None:
             self._hang_up()  # it has its answer
         else:
-            self._enqueue(_Exchange(reply, keep_alive=False))
+            self._enqueue(Exchange(reply, keep_alive=False))
             self._deaf = True
-
-    # Answers -----------------------------------------------------------------------------------------------
-
-    def _enqueue(self, exchange: _Exchange) -> None:
-        if self._deaf:
-            return
-        if self._may_begin and self._current is None and not self._queue and not self.write_paused:
-            self._may_begin = False  # one at a time, so that many in one packet do not keep others waiting
-            self._begin(exchange)
-            return
-        self._core.inflight += len(exchange.body)
-        self._queue.append(exchange)
-        if self._current is None:
-            self._loop.call_soon(self._work)
-        if len(self._queue) > _MAX_QUEUE:
-            self._hang_up()
-
-    def _work(self) -> None:
-        """Go on with one that had to wait."""
-        if self._queue and self._current is None and not self.write_paused:
-            exchange = self._queue.popleft()
-            self._core.inflight -= len(exchange.body)
-            self._begin(exchange)
-        self._mind_reading()
-
-    def _begin(self, exchange: _Exchange) -> None:
-        self._current = exchange
-        what = exchange.what
-        if what is None:
-            assert exchange.head is not None  # noqa: S101 - the page's are never known ones
-            assert self._receiver.page is not None  # noqa: S101 - else there was an answer
-            self._page = AsgiAnswer(self, exchange.head, exchange.path, exchange.body)
-            self._page.start(self._receiver.page)
-        elif isinstance(what, Otlp):
-            self._core.begin(what, exchange.body, self._answer)
-        else:
-            self._answer(what)
-
-    def _answer(self, reply: Reply) -> None:
-        exchange = self._current
-        if exchange is None:  # the sender has gone
-            return
-        head = exchange.head
-        keep_alive = exchange.keep_alive and (not self._ending or bool(self._queue))
-        with_body = head is None or head.method != "HEAD"
-        self.transport.write(as_http(reply, keep_alive=keep_alive, with_body=with_body))
-        self.answered(keep_alive=keep_alive)
-
-    def answered(self, *, keep_alive: bool) -> None:
-        """The request that was worked on has its answer."""
-        self._current = self._page = None
-        self.since = self._clock.now
-        if not keep_alive or (self._ending and not self._queue):
-            self._hang_up()
-        elif self._queue:
-            self._loop.call_soon(self._work)
-        elif self._owes_continue:
-            self._owes_continue = False
-            self.transport.write(CONTINUE)
-        elif self._paused:
-            self._mind_reading()
-
-    def _mind_reading(self) -> None:
-        """Read no more than what can be answered."""
-        pause = not self._deaf and (bool(self._queue) or self.write_paused)
-        if pause == self._paused or self.transport.is_closing():
-            return
-        self._paused = pause
-        if pause:
-            self.transport.pause_reading()
-        else:
-            self.transport.resume_reading()
-
-    # The end -----------------------------------------------------------------------------------------------
-
-    @property
-    def waits_for_sender(self) -> bool:
-        """Whether it waits for its sender, and not for us."""
-        return self._current is None or self.write_paused
-
-    def end(self) -> None:
-        """Close it after the answers that it owes."""
-        self._ending = True
-        if self._current is None and not self._queue and not (self._parsing or self._missing):
-            self.transport.close()
-
-    def _hang_up(self) -> None:
-        self._deaf = True
-        self._forget_queue()
-        if (self._parsing or self._missing) and self.transport.can_write_eof():
-            # Closed at once, what is still on its way here would make the sender's side drop the answer.
-            self.transport.write_eof()
-            self._mind_reading()
-        else:
-            self.transport.close()
-
-    def _forget_queue(self) -> None:
-        while self._queue:
-            self._core.inflight -= len(self._queue.popleft().body)

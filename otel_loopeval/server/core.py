@@ -324,7 +324,7 @@ class Core:
 
     async def tick(self) -> None:
         """Close what is over, and send the verdicts on."""
-        while self.following.tick(time.monotonic()):
+        while self.following.tick(time.monotonic()):  # noqa: ASYNC110 - it is no waiting
             await asyncio.sleep(0)  # there is more, but others come first
         if await self.send_verdicts():
             self._close_traces()

@@ -60,7 +60,7 @@ class Receiver:
 
     def _plain(self, path: str, method: str) -> Reply:
         if method not in ("GET", "HEAD"):
-            return refused(405, "GET it")
+            return refused(405, "GET it")._replace(allow=b"GET, HEAD")
         if path == "/metrics":
             body, content_type = self._metrics()
             return Reply(200, body, content_type)
@@ -76,7 +76,7 @@ class Receiver:
         tenant = core.tenant_of(headers.get(b"authorization", b""))
         refusal: Reply | None = None
         if head.method != "POST":
-            refusal = refused(405, "POST it")
+            refusal = refused(405, "POST it")._replace(allow=b"POST")
         elif tenant is None:
             refusal = refused(401, "a bearer token is needed")
         elif content_type not in (PROTOBUF, JSON):

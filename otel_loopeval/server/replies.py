@@ -21,12 +21,14 @@ class Reply(NamedTuple):
         body: The response's message, in the type of the request; for errors, a text.
         content_type: Its type; empty where the next hop does not say.
         retry_after: ``Retry-After``, empty where that is no matter.
+        allow: The methods that are allowed instead, with status 405.
     """
 
     status: int
     body: bytes = b""
     content_type: bytes = PROTOBUF
     retry_after: bytes = b""
+    allow: bytes = b""
 
 
 def refused(status: int, message: str, retry_after: bytes = b"") -> Reply:
@@ -47,7 +49,7 @@ def as_http(reply: Reply, *, keep_alive: bool, with_body: bool = True) -> bytes:
         keep_alive: Whether the connection lives on.
         with_body: Whether its body goes too: not in answer to HEAD.
     """
-    status, body, content_type, retry_after = reply
+    status, body, content_type, retry_after, allow = reply
     if status == 200 and keep_alive and with_body:  # noqa: PLR2004 - nearly always
         return b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncontent-length: %d\r\n\r\n%b" % (
             content_type,
@@ -57,6 +59,8 @@ def as_http(reply: Reply, *, keep_alive: bool, with_body: bool = True) -> bytes:
     parts = [status_line(status), b"content-type: %b\r\ncontent-length: %d\r\n" % (content_type, len(body))]
     if retry_after:
         parts.append(b"retry-after: %b\r\n" % retry_after)
+    if allow:
+        parts.append(b"allow: %b\r\n" % allow)
     if status == 401:  # noqa: PLR2004
         parts.append(b"www-authenticate: Bearer\r\n")
     if not keep_alive:

@@ -25,7 +25,6 @@ from otel_loopeval.server.served import RunStore
 _TICK_S: Final = 0.5
 _DRAIN_S: Final = 10
 _BACKLOG: Final = 2_048
-_OTHER_FILES: Final = 500
 
 _log = logging.getLogger("otel_loopeval.serve")
 
@@ -92,7 +91,7 @@ class Server:
         host, port = listener.getsockname()[:2]
         connections = Connections(
             Receiver(self.core, ready=lambda: self._ready, metrics=self._metrics, page=self._page),
-            min(options.max_connections, _room_for_connections()),
+            options.max_connections,
         )
         grpc_server = None
         grpc_address: Address | None = None
@@ -153,26 +152,6 @@ class Server:
                 await self.core.tick()
             except Exception:  # noqa: BLE001 - whatever it was
                 _log.exception("this should not have happened; going on")
-
-
-def _room_for_connections() -> int:
-    """How many connections the system lets us have, once we have asked for all that it may give.
-
-    The rest is for gRPC, the next hop and the store: one connection too many is to be told so, and not by an
-    accept that fails again and again.
-    """
-    try:
-        import resource  # noqa: PLC0415 - there is none for Windows
-    except ImportError:
-        return 400
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):  # more than the kernel allows
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-            soft = hard
-    if soft == resource.RLIM_INFINITY:
-        return sys.maxsize
-    return max((soft - _OTHER_FILES) * 3 // 4, soft // 4)
 
 
 def _tls(tls: Tls) -> ssl.SSLContext:
