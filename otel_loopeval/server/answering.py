@@ -1,4 +1,4 @@
-"""The answering half of a connection: one request at a time, in order, and no faster than answers are read."""
+"""The answering half of a connection: one request at a time, in order, no faster than answers are read."""
 
 import asyncio
 from collections import deque

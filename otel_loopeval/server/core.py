@@ -31,6 +31,7 @@ SIGNALS: Final = (TRACES, "metrics", "logs")
 _PATHS: Final = {signal: f"/v1/{signal}".encode() for signal in SIGNALS}
 _MAX_VERDICTS: Final = 10_000
 _VERDICTS_A_REQUEST: Final = 500
+_CLOSED_AT_ONCE: Final = 32
 _LARGE: Final = 65_536
 _RETRIED: Final = frozenset({429, 502, 503, 504})
 _OURS: Final = frozenset({401, 403, 404, 405, 407})
@@ -324,7 +325,8 @@ class Core:
 
     async def tick(self) -> None:
         """Close what is over, and send the verdicts on."""
-        while self.following.tick(time.monotonic()):  # noqa: ASYNC110 - it is no waiting
+        now = time.monotonic()
+        while self.following.tick(now, _CLOSED_AT_ONCE):  # noqa: ASYNC110 - it is no waiting
             await asyncio.sleep(0)  # there is more, but others come first
         if await self.send_verdicts():
             self._close_traces()

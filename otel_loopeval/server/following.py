@@ -29,6 +29,7 @@ CLOSED_CAPACITY: Final = "capacity"
 CLOSED_TOO_LARGE: Final = "too_large"
 CLOSED_SHUTDOWN: Final = "shutdown"
 
+_CLOSED_A_BODY: Final = 32
 _CUT: Final = frozenset({CLOSED_CAPACITY, CLOSED_TOO_LARGE})
 _SERVICE: Final = "service.name"
 _ENVIRONMENTS: Final = ("deployment.environment.name", "deployment.environment")
@@ -223,7 +224,8 @@ class Following:
         self._take_others(batch, now, kept)
         for key in fresh:
             self._recall(key, now, kept)
-        self._bound(now)
+        # Each body closes more than it opened, and no more than takes a moment: others wait meanwhile.
+        self._bound(now, max(_CLOSED_A_BODY, 2 * len(fresh)))
         return kept
 
     def remember(self, trace_ids: Iterable[int]) -> None:
@@ -356,33 +358,49 @@ class Following:
                 trace.others[span_id] = _Other(parent_id, group, data)
         self._heard(key, trace, now, rooted=rooted)
 
-    def _bound(self, now: float) -> None:
+    def _bound(self, now: float, most: int) -> None:
         limits = self._limits
         while self._open and (len(self._open) > limits.max_traces or self.held_bytes > limits.max_bytes):
             oldest = next(iter(self._rootless or self._open))
             self._close(oldest, CLOSED_CAPACITY)
-        self.tick(now)
+        self.tick(now, most)
 
     # Out -------------------------------------------------------------------------------------------------
 
-    def tick(self, now: float) -> None:
-        """Close what is over by now."""
+    def tick(self, now: float, most: int | None = None) -> bool:
+        """Close what is over by now.
+
+        Args:
+            now: The time, in seconds of a steady clock.
+            most: How many traces at most, since judging takes its time; all by default.
+
+        Returns:
+            Whether there are more.
+        """
+        closed = 0
+        while (due := self._due(now)) is not None:
+            if closed == most:
+                return True
+            self._close(*due)
+            closed += 1
+        return False
+
+    def _due(self, now: float) -> tuple[bytes, str] | None:
+        """A trace that is over by now, and why."""
         limits = self._limits
-        while self._rooted:
+        if self._rooted:
             key, trace = next(iter(self._rooted.items()))
-            if now - (trace.rooted or 0.0) < limits.grace_s:
-                break
-            self._close(key, CLOSED_ROOT)
-        while self._rootless:
+            if now - (trace.rooted or 0.0) >= limits.grace_s:
+                return key, CLOSED_ROOT
+        if self._rootless:
             key, trace = next(iter(self._rootless.items()))
-            if now - trace.heard < limits.idle_s:
-                break
-            self._close(key, CLOSED_IDLE)
-        while self._open:
+            if now - trace.heard >= limits.idle_s:
+                return key, CLOSED_IDLE
+        if self._open:
             key, trace = next(iter(self._open.items()))
-            if now - trace.age_at < limits.max_age_s:
-                break
-            self._close(key, CLOSED_AGE)
+            if now - trace.age_at >= limits.max_age_s:
+                return key, CLOSED_AGE
+        return None
 
     def finish(self) -> None:
         """Judge what is open: nothing more will come."""

@@ -191,3 +191,19 @@ def test_limits_that_make_no_sense_are_refused() -> None:
         Limits(idle_s=-1)
     with pytest.raises(ValueError, match="max_traces must be at least 1, got 0"):
         Limits(max_traces=0)
+
+
+def test_many_runs_that_are_over_at_once_are_closed_a_few_at_a_time() -> None:
+    traffic = Traffic()
+    for number in range(100):
+        traffic.agent(f"a{number}")
+    followed = Followed(grace_s=10.0)
+    followed.take(traffic.body(), now=0.0)
+
+    assert followed.following.tick(20.0, 30)
+    assert len(followed.runs) == 30
+    followed.take(b"", now=20.0)  # and with each body some
+    assert len(followed.runs) == 62
+    assert followed.following.tick(20.0, 30)
+    assert not followed.following.tick(20.0, 30)
+    assert len(followed.runs) == 100
