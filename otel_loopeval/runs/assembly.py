@@ -7,6 +7,7 @@ assembler is a state machine with one owner: not thread-safe, and without a cloc
 their own time.
 """
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
@@ -100,10 +101,11 @@ class TraceAssembler:
     def __init__(self, bounds: Bounds | None = None) -> None:
         self._bounds = bounds or Bounds()
         self._quiet_ns = int(self._bounds.quiet_s * 1e9)
-        # Each in the order of the last news, so that the first has been quiet longest.
-        self._rooted: dict[int, _Open] = {}
-        self._rootless: dict[int, _Open] = {}
-        self._closed: dict[int, None] = {}
+        # Each in the order of the last news, so that the first has been quiet longest. A plain dictionary
+        # would look through the places of all that went before to find it.
+        self._rooted: OrderedDict[int, _Open] = OrderedDict()
+        self._rootless: OrderedDict[int, _Open] = OrderedDict()
+        self._closed: OrderedDict[int, None] = OrderedDict()
         self._count = 0
         self._latest_ns = 0
         self._bytes = 0
@@ -183,7 +185,7 @@ class TraceAssembler:
         self._bytes -= trace.bytes
         self._closed[trace_id] = None
         if len(self._closed) > _CLOSED_REMEMBERED:
-            del self._closed[next(iter(self._closed))]
+            self._closed.popitem(last=False)
         still_coming = not trace.rooted and self._count - trace.heard_at < self._bounds.quiet_spans
         cut = reason == CLOSED_TOO_LARGE or (reason == CLOSED_CAPACITY and still_coming)
         return Trace(trace_id, tuple(trace.spans.values()), reason, cut)

@@ -228,3 +228,18 @@ def test_a_trace_with_more_around_it_than_there_is_room_for_leaves_nothing_behin
     followed.following.finish()
     assert followed.following.held_bytes == 0
     assert followed.following.counts.closed == {"too_large": 1}
+
+
+def test_a_large_trace_counts_as_several_of_those_that_are_closed_at_once() -> None:
+    followed = Followed(grace_s=1.0)
+    for trace_id in range(1, 6):
+        told = [span("invoke_agent writer", 1, None, 0, AGENT, trace_id=trace_id, seconds=9)]
+        told += [span("chat m", 10 + n, 1, 1, CHAT, trace_id=trace_id) for n in range(600)]
+        followed.take(request(*told))
+    assert followed.following.tick(1.0, 32)
+    assert len(followed.closed) == 2  # each counts as 19
+    left: list[int] = []
+    for _ in range(2):
+        followed.take(b"", now=5.0)
+        left.append(followed.following.open_traces)
+    assert left == [1, 0]
