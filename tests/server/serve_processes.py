@@ -4,12 +4,13 @@ import base64
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,9 +40,16 @@ class Sink:
         status: What it answers.
         headers: Headers of its answer.
         answer: Body of its answer.
+        delay_s: Seconds that it takes for it.
+        asked: How many requests have come.
+
+    Args:
+        port: Where it listens; any by default.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self.delay_s = 0.0
+        self.asked = 0
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
         self.status = 200
         self.headers: dict[str, str] = {}
@@ -55,8 +63,14 @@ class Sink:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name for it
                 pass
 
+            def setup(self) -> None:
+                super().setup()
+                sink._connections.append(self.connection)
+
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
+                sink.asked += 1
+                time.sleep(sink.delay_s)
                 if sink.status == 200:
                     sink.requests.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
                 self.send_response(sink.status)
@@ -65,7 +79,8 @@ class Sink:
                 self.end_headers()
                 self.wfile.write(sink.answer)
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._connections: list[socket.socket] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
@@ -80,6 +95,9 @@ class Sink:
     def __exit__(self, *_exc: object) -> None:
         self._server.shutdown()
         self._server.server_close()
+        for connection in self._connections:  # they would be served for as long as they are open
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def verdicts(self) -> list[SpanData]:
         """The verdict spans that it got."""
