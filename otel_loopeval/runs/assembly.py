@@ -8,22 +8,18 @@ their own time.
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-from otel_loopeval.runs.spans import SpanData, SpanEvent
+from otel_loopeval.runs.sizes import size_of
+from otel_loopeval.runs.spans import SpanData
 
 CLOSED_QUIET: Final = "quiet"
 CLOSED_CAPACITY: Final = "capacity"
 CLOSED_TOO_LARGE: Final = "too_large"
 CLOSED_END: Final = "end"
 
-_SPAN_BYTES: Final = 600
-_EVENT_BYTES: Final = 250
-_ATTRIBUTE_BYTES: Final = 130
-"""What CPython 3.11 takes for them, texts and lists apart, measured with ``tracemalloc``."""
-_SMALL: Final = frozenset({int, float, bool, type(None)})
 _PATIENCE: Final = 10
 """How many times ``quiet_spans`` a trace with a root is waited for when the times in the stream stand
 still: one span with a wrong clock must not keep all others open."""
@@ -148,12 +144,12 @@ class TraceAssembler:
             yield self._close(self._quietest(), CLOSED_END)
 
     def _put(self, trace: _Open, span: SpanData) -> None:
-        size = _size(span)
+        size = size_of(span)
         before = trace.spans.get(span.span_id)
         if before is None:
             self.held += 1
         else:
-            size -= _size(before)
+            size -= size_of(before)
         trace.spans[span.span_id] = span
         trace.bytes += size
         self._bytes += size
@@ -189,26 +185,3 @@ class TraceAssembler:
         still_coming = not trace.rooted and self._count - trace.heard_at < self._bounds.quiet_spans
         cut = reason == CLOSED_TOO_LARGE or (reason == CLOSED_CAPACITY and still_coming)
         return Trace(trace_id, tuple(trace.spans.values()), reason, cut)
-
-
-def _size(span: SpanData) -> int:
-    """About how much memory a span takes, in bytes."""
-    size = _SPAN_BYTES + _attributes_size(span)
-    for event in span.events:
-        size += _EVENT_BYTES + _attributes_size(event)
-    return size
-
-
-def _attributes_size(part: SpanData | SpanEvent) -> int:
-    size = _ATTRIBUTE_BYTES * len(part.attributes)
-    for value in part.attributes.values():
-        kind: Any = value.__class__
-        if kind is str:
-            size += len(value)
-        elif kind in _SMALL:
-            continue
-        elif isinstance(value, (str, bytes)):
-            size += len(value)
-        elif isinstance(value, (list, tuple, dict)):
-            size += _ATTRIBUTE_BYTES * len(cast("Collection[object]", value))
-    return size

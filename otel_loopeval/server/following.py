@@ -6,16 +6,17 @@ those of ``otel-loopeval score``. A state machine with one owner: not thread-saf
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.reconstruct import Replayed, replay
 from otel_loopeval.runs.resume import Segments
+from otel_loopeval.runs.sizes import size_of
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.tracker import Tracker
 from otel_loopeval.runs.usage import Price
@@ -224,7 +225,7 @@ class Following:
                 kept += spans
             else:
                 self._decoded.setdefault(key, []).extend(spans)
-                self._waiting_bytes += sum(map(_size, spans))
+                self._waiting_bytes += sum(map(size_of, spans))
         self._take_others(batch, now, kept)
         for key in fresh:
             self._recall(key, now, kept)
@@ -271,10 +272,10 @@ class Following:
         for span in spans:
             before = held.get(span.span_id)
             held[span.span_id] = span  # its last version counts
-            size += _size(span)
+            size += size_of(span)
             if before is not None:
                 self.counts.repeated += 1
-                size -= _size(before)
+                size -= size_of(before)
             if span.name == semconv.SPAN_VERDICT:
                 trace.judged.add(span.parent_id)
             elif span.parent_id is None:
@@ -437,9 +438,14 @@ class Following:
             self._on_close(trace_id)
 
     def _straddles(self, spans: Iterable[SpanData]) -> bool:
-        """Whether a trace was under way when we began, so that an earlier process may have some of it."""
+        """Whether a trace was under way when we began, so that an earlier process may have some of it.
+
+        It may have ended, too, while there was no process to take its end. What ended long before is history
+        that somebody sends, and whole.
+        """
         since = self._complete_since_ns
-        return any(span.start_ns < since for span in spans) and any(span.end_ns > since for span in spans)
+        ended = since - int(self._limits.max_age_s * 1e9)
+        return any(span.start_ns < since for span in spans) and any(span.end_ns > ended for span in spans)
 
     def _served(
         self, replayed: Replayed, spans: tuple[SpanData, ...], trace_id: int, *, cut: bool, judged: bool
@@ -492,28 +498,3 @@ _WAITING_BYTES: Final = 80
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _size(span: SpanData) -> int:
-    """About how much memory a span takes, in bytes."""
-    attributes = span.attributes
-    size = 1_000 + 130 * len(attributes)
-    for value in attributes.values():
-        if value.__class__ is str:
-            size += len(value)
-        elif isinstance(value, (tuple, dict, bytes)):
-            size += _size_of_value(cast("Any", value))
-    for event in span.events:
-        size += 300 + 150 * len(event.attributes)
-    return size
-
-
-def _size_of_value(value: Any) -> int:
-    if isinstance(value, (str, bytes)):
-        return 50 + len(value)
-    if isinstance(value, Mapping):
-        items = cast("Mapping[str, Any]", value).items()
-        return 130 * len(items) + sum(len(key) + _size_of_value(item) for key, item in items)
-    if isinstance(value, tuple):
-        return 60 + sum(map(_size_of_value, cast("tuple[Any, ...]", value)))
-    return 30

@@ -128,7 +128,7 @@ def test_what_was_under_way_when_the_server_began_is_incomplete() -> None:
     spans = read_request(body)
     began = min(span.start_ns for span in spans) + 1
 
-    during, before = Followed(complete_since_ns=began), Followed(complete_since_ns=began + 10**12)
+    during, before = Followed(complete_since_ns=began), Followed(complete_since_ns=began + 10**13)
     for followed in (during, before):
         followed.take(body)
         followed.following.finish()
