@@ -20,10 +20,10 @@ QUICK = ("--grace", "200ms", "--idle", "500ms")
 
 
 def test_a_request_goes_on_byte_for_byte_and_its_run_is_judged(tmp_path: Path) -> None:
-    traffic = Traffic()
-    traffic.agent("writer", turns=STUCK)
-    body = traffic.body()
     with Sink() as sink, serving("--forward", sink.url, *QUICK, cwd=tmp_path) as server:
+        traffic = Traffic()  # what began before the server did may be incomplete
+        traffic.agent("writer", turns=STUCK)
+        body = traffic.body()
         assert server.send(body) == 200
         path, headers, forwarded = sink.requests[0]
         verdict = await_that(sink.verdicts, "a verdict")[0]
@@ -48,21 +48,21 @@ def test_a_request_goes_on_byte_for_byte_and_its_run_is_judged(tmp_path: Path) -
 
 @pytest.mark.parametrize("encoding", ["gzip", "zstd", "deflate-json"])
 def test_compressed_and_json_requests_go_on_as_they_came(encoding: str, tmp_path: Path) -> None:
-    traffic = Traffic()
-    traffic.agent()
-    plain = traffic.body()
     content_type = "application/x-protobuf"
-    if encoding == "gzip":
-        body = gzip.compress(plain)
-    elif encoding == "zstd":
-        body = zstandard.compress(plain)
-    else:
-        encoding, content_type, body = (
-            "deflate",
-            "application/json; charset=utf-8",
-            zlib.compress(as_json(plain)),
-        )
     with Sink() as sink, serving("--forward", sink.url, *QUICK, cwd=tmp_path) as server:
+        traffic = Traffic()
+        traffic.agent()
+        plain = traffic.body()
+        if encoding == "gzip":
+            body = gzip.compress(plain)
+        elif encoding == "zstd":
+            body = zstandard.compress(plain)
+        else:
+            encoding, content_type, body = (
+                "deflate",
+                "application/json; charset=utf-8",
+                zlib.compress(as_json(plain)),
+            )
         assert server.send(body, content_type=content_type, content_encoding=encoding) == 200
         _, headers, forwarded = sink.requests[0]
         verdict = await_that(sink.verdicts, "a verdict")[0]
