@@ -36,10 +36,13 @@ def run(options: argparse.Namespace) -> int:
         import_module("otel_loopeval.server.page")
     except ImportError as error:
         raise CommandError(f"serve needs {error.name}: {_NEEDED}", EXIT_USAGE) from error
-    from otel_loopeval.server.page import page_app  # noqa: PLC0415 - needs the extra
+    from prometheus_client import disable_created_metrics  # noqa: PLC0415 - needs the extra
+
+    from otel_loopeval.server.page import page_app  # noqa: PLC0415
     from otel_loopeval.server.serving import serve  # noqa: PLC0415
     from otel_loopeval.server.store import open_store  # noqa: PLC0415
 
+    disable_created_metrics()  # a second series for each, which OpenTelemetry has not
     try:
         asked = serve_options(options)
         page = page_options(asked)
