@@ -3,9 +3,9 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, TypeVar, cast
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
@@ -20,6 +20,7 @@ _PROGRESS_BYTES = 2**20
 _HEAD = 512
 
 Progress = Callable[[int, int | None], object]
+Found = TypeVar("Found")
 
 
 def read_files(location: str, report: Reporter, on_progress: Progress | None) -> Iterator[SpanData]:
@@ -60,8 +61,19 @@ def read_standard_input(report: Reporter, on_progress: Progress | None) -> Itera
     yield from read_stream(meter.buffered(), "standard input", report)
 
 
-def read_stream(stream: io.BufferedReader, source: str, report: Reporter) -> Iterator[SpanData]:
+def read_stream(
+    stream: io.BufferedReader,
+    source: str,
+    report: Reporter,
+    read: Callable[[Record], Sequence[Found]] = spans_of,
+) -> Iterator[Found]:
     """The spans in a stream of bytes.
+
+    Args:
+        stream: The stream.
+        source: What it is, for errors.
+        report: Called with the error of each record that cannot be read.
+        read: Gives what is in a record; raises :class:`~otel_loopeval.otlp.misfit.Misfit`.
 
     Raises:
         SourceError: They are in no form that is known, or what ``report`` raises.
@@ -74,7 +86,7 @@ def read_stream(stream: io.BufferedReader, source: str, report: Reporter) -> Ite
             raise SourceError(source, "", "neither JSON nor OTLP protobuf (nor either with gzip or zstd)")
         for record in found:
             place = record.place
-            yield from _spans(record, source, report)
+            yield from _found(record, source, report, read)
     except STREAM_ERRORS as error:
         where = f"after {place}" if place else "its beginning"
         report(SourceError(source, where, f"broken compression: {error}; what follows is left unread"))
@@ -84,12 +96,14 @@ def read_stream(stream: io.BufferedReader, source: str, report: Reporter) -> Ite
         raise SourceError(source, "", str(error)) from None
 
 
-def _spans(record: Record, source: str, report: Reporter) -> list[SpanData]:
+def _found(
+    record: Record, source: str, report: Reporter, read: Callable[[Record], Sequence[Found]]
+) -> Sequence[Found]:
     if record.problem:
         report(SourceError(source, record.place, record.problem))
         return []
     try:
-        return spans_of(record)
+        return read(record)
     except Misfit as misfit:
         report(SourceError(source, record.place, str(misfit)))
         return []

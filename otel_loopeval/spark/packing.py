@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from otel_loopeval.otlp.files import read_line
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.protobuf import read_resource, read_span
 from otel_loopeval.otlp.spans import make_span
@@ -17,7 +18,7 @@ from otel_loopeval.runs.dialects.frameworks import is_ai
 from otel_loopeval.runs.dialects.own import AGENT_PREFIXES, NAME_PREFIXES
 from otel_loopeval.runs.dialects.reading import MARKS
 from otel_loopeval.runs.spans import SpanData, SpanEvent
-from otel_loopeval.server.intake import Group, Others, ids_of
+from otel_loopeval.spark.lines import Part, Undecoded, line_of
 
 _LOG: Final = logging.getLogger("otel_loopeval.spark")
 _PLAIN: Final = (
@@ -100,12 +101,11 @@ def tells(span: SpanData) -> bool:
 
 
 class _Packing:
-    __slots__ = ("count", "encoded", "group", "resources", "rooted", "spans", "telling")
+    __slots__ = ("count", "encoded", "resources", "rooted", "spans", "telling")
 
     def __init__(self) -> None:
         self.count = 0
-        self.encoded: list[tuple[str, bytes, list[bytes]]] = []
-        self.group: Group | None = None  # that of the last ones
+        self.encoded: list[Part] = []
         self.resources: dict[int, tuple[int, Mapping[str, Any]]] = {}  # the mapping keeps its id its own
         self.spans: list[Any] = []
         self.telling = False
@@ -153,23 +153,17 @@ class Packer:
         )
         self.held += 1
 
-    def add_encoded(self, trace_id: bytes, others: "list[Others]") -> None:
+    def add_undecoded(self, spans: Undecoded) -> None:
         """Take spans of one trace that nobody has decoded: most will never be."""
-        number = int.from_bytes(trace_id, "big")
+        number = int.from_bytes(spans.trace_id, "big")
         packing = self._open.get(number)
         if packing is None:
             packing = self._open[number] = _Packing()
-        for group, several in others:
-            if group is packing.group:
-                packing.encoded[-1][2].extend(several)
-            else:
-                packing.group = group
-                resource, scope = group
-                packing.encoded.append((scope, resource, several))
-            if not packing.rooted:
-                packing.rooted = any(not ids_of(data)[1] for data in several)
-            packing.count += len(several)
-            self.held += len(several)
+        packing.encoded += spans.parts
+        packing.rooted = packing.rooted or spans.rooted
+        count = sum([len(part.spans) for part in spans.parts])
+        packing.count += count
+        self.held += count
 
     def take(self) -> Iterator[Pack]:
         """The packs so far; the packer is empty then."""
@@ -225,14 +219,27 @@ def _spans(number: int, payloads: Iterable[bytes]) -> Iterator[SpanData]:
                 resources[index],
                 message,
             )
-        for scope, resource, several in encoded:
-            try:
-                if resource not in known:
-                    known[resource] = read_resource(resource)
-                for data in several:
-                    yield read_span(data, scope, known[resource])
-            except Misfit as misfit:  # noqa: PERF203 - a few a trace
-                _LOG.warning("skipped a span of trace %032x: %s", number, misfit)
+        for part in encoded:
+            yield from _read(number, Part(*part), known)
+
+
+def _read(number: int, part: Part, known: dict[bytes, dict[str, Any]]) -> Iterator[SpanData]:
+    """Spans that are decoded now; one that is none loses only itself."""
+    try:
+        if part.spans[0].startswith(b"{"):
+            yield from read_line(line_of(part))
+            return
+        resource = known.get(part.resource)
+        if resource is None:
+            resource = known[part.resource] = read_resource(part.resource)
+        for data in part.spans:
+            yield read_span(data, part.scope, resource)
+    except Misfit as misfit:
+        if len(part.spans) == 1:
+            _LOG.warning("skipped a span of trace %032x: %s", number, misfit)
+            return
+        for data in part.spans:  # a repeated span counts once
+            yield from _read(number, part._replace(spans=[data]), known)
 
 
 _Event = tuple[str, int, dict[str, Any]]

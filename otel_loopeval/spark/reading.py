@@ -2,24 +2,31 @@
 
 import io
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, Final, NamedTuple, cast
+from itertools import starmap
+from typing import Any, BinaryIO, Final, cast
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.intake import Intake, Others
+from otel_loopeval.server.intake import Intake, Others, ids_of
 from otel_loopeval.sources import SourceError, open_source
 from otel_loopeval.sources.clickhouse import span_of_row
 from otel_loopeval.sources.documents import spans_of_json
 from otel_loopeval.sources.errors import Reporter
 from otel_loopeval.sources.files import read_stream
+from otel_loopeval.sources.records import Form, Record
+from otel_loopeval.spark.lines import Part, Undecoded, split_line
 
 _LOG: Final = logging.getLogger("otel_loopeval.spark")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _MAX_RESOURCES: Final = 1000
 _JSON: Final = (b"{", b"[")
+_BUFFER: Final = 2**20
+_PARENT: Final = b"\x22\x08"  # tag and length
+_NO_SPAN: Final = bytes(8)
 _NEEDED: Final = ("TraceId", "SpanId", "ParentSpanId", "SpanName", "Timestamp", "Duration", "SpanAttributes")
 _CLICKHOUSE: Final = (
     *_NEEDED,
@@ -40,19 +47,8 @@ _ALIASES: Final = {
 """Spark takes a dot in a name for that of a field."""
 
 
-class Encoded(NamedTuple):
-    """Spans of one trace that are not decoded.
-
-    Attributes:
-        trace_id: Its id, 16 bytes.
-        spans: Where they are.
-    """
-
-    trace_id: bytes
-    spans: list[Others]
-
-
-Layout = Callable[[Any, Reporter], Iterator[SpanData | Encoded]]
+Found = SpanData | Undecoded
+Layout = Callable[[Any, Reporter], Iterator[Found]]
 """Gives the spans in an Arrow batch."""
 
 
@@ -110,7 +106,7 @@ def _warn(error: SourceError) -> None:
     _LOG.warning("skipped %s", error)
 
 
-def _bodies(batch: Any, report: Reporter) -> Iterator[SpanData | Encoded]:
+def _bodies(batch: Any, report: Reporter) -> Iterator[Found]:
     """Each cell is an OTLP body: JSON or protobuf."""
     import pyarrow as pa  # noqa: PLC0415 - an extra  # type: ignore[import]
 
@@ -120,33 +116,77 @@ def _bodies(batch: Any, report: Reporter) -> Iterator[SpanData | Encoded]:
         body = cast("bytes | None", column[index].as_py())
         if not body or body.isspace():
             continue
+        form = Form.JSON if body.lstrip()[:1] in _JSON else Form.REQUEST
         try:
-            if body.lstrip()[:1] in _JSON:
-                yield from spans_of_json(body)
-                continue
-            marked, others, decoded, _, _ = intake.read(body)
+            yield from _of_record(Record("", form, body), intake)
         except Misfit as misfit:
             report(SourceError("a value", "", str(misfit)))
-            continue
-        yield from marked
-        yield from decoded
-        yield from map(Encoded, others.keys(), others.values())
 
 
-def _files(batch: Any, report: Reporter) -> Iterator[SpanData]:
+def _files(batch: Any, report: Reporter) -> Iterator[Found]:
     """Each row is a file with its content."""
     for path, content in zip(batch.column(0), batch.column(1), strict=True):
-        stream = cast("io.BufferedReader", io.BufferedReader(io.BytesIO(content.as_py())))
-        yield from _reported(read_stream(stream, path.as_py(), report), report)
+        yield from _reported(_stream(io.BytesIO(content.as_py()), path.as_py(), report), report)
 
 
-def _paths(batch: Any, report: Reporter) -> Iterator[SpanData]:
-    """Each row is a file that the task can open."""
+def _paths(batch: Any, report: Reporter) -> Iterator[Found]:
+    """Each row is a file that the task can open, or anything else that ``score`` reads."""
     for path in batch.column(0):
-        yield from _reported(open_source(path.as_py(), on_error=report), report)
+        yield from _reported(_at(path.as_py(), report), report)
 
 
-def _reported(spans: Iterator[SpanData], report: Reporter) -> Iterator[SpanData]:
+def _at(path: str, report: Reporter) -> Iterator[Found]:
+    if not os.path.isfile(path):
+        yield from open_source(path, on_error=report)
+        return
+    try:
+        with open(path, "rb") as stream:
+            yield from _stream(stream, path, report)
+    except OSError as error:
+        report(SourceError(path, "", error.strerror or str(error)))
+
+
+def _stream(stream: BinaryIO, path: str, report: Reporter) -> Iterator[Found]:
+    intake = Intake()
+    buffered = io.BufferedReader(cast("io.RawIOBase", stream), _BUFFER)
+    return read_stream(buffered, path, report, lambda record: _of_record(record, intake))
+
+
+def _of_record(record: Record, intake: Intake) -> Sequence[Found]:
+    if record.form is Form.JSON:
+        found = split_line(record.data)
+        if found is None:
+            return spans_of_json(record.data)
+        marked, undecoded = found
+        return [*marked, *undecoded]
+    body = record.data
+    if record.form is Form.RESOURCE_SPANS:
+        body = b"\x0a" + _varint(len(body)) + body
+    marked, others, decoded, _, _ = intake.read(body)
+    return [*marked, *decoded, *starmap(undecoded, others.items())]
+
+
+def undecoded(trace_id: bytes, others: list[Others]) -> Undecoded:
+    """What the intake has left undecoded of a trace."""
+    parts = [Part(scope, resource, spans) for (resource, scope), spans in others]
+    return Undecoded(trace_id, parts, any(_is_root(data) for part in parts for data in part.spans))
+
+
+def _is_root(data: bytes) -> bool:
+    # Nearly all have the parent's id just behind their own.
+    return (data[28:30] != _PARENT or data[30:38] == _NO_SPAN) and not ids_of(data)[1]
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
+
+
+def _reported(spans: Iterator[Found], report: Reporter) -> Iterator[Found]:
     try:
         yield from spans
     except SourceError as error:

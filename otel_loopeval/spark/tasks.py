@@ -1,7 +1,9 @@
 """What runs in the tasks: functions of Arrow batches, for ``mapInArrow``."""
 
+import gc
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, Final, cast
@@ -10,7 +12,8 @@ from otel_loopeval.runs.resume import Segments
 from otel_loopeval.sources.errors import Reporter, SourceError
 from otel_loopeval.spark.judging import Judge, Judging
 from otel_loopeval.spark.packing import Packer
-from otel_loopeval.spark.reading import Encoded, Reader, reporter
+from otel_loopeval.spark.lines import Undecoded
+from otel_loopeval.spark.reading import Reader, reporter
 from otel_loopeval.spark.schema import JUDGED_COLUMNS, VERDICT_COLUMNS, row_of
 
 _PACKED_AT: Final = 50_000
@@ -50,6 +53,17 @@ class Tally:
         return count
 
 
+@contextmanager
+def seldom_collected() -> Generator[None, None, None]:
+    """Within it, the garbage collector looks less often: there are many objects for a while, and no cycles."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def packs_of(reader: Reader, *, strict: bool, tally: Tally | None = None) -> Task:
     """Spans → packs, each with a place that puts the packs of a trace in order."""
 
@@ -59,15 +73,16 @@ def packs_of(reader: Reader, *, strict: bool, tally: Tally | None = None) -> Tas
         report = reporter(strict=strict)
         if tally is not None:
             report = tally.counting(report)
-        for batch in batches:
-            for found in reader.read(batch, report):
-                if isinstance(found, Encoded):
-                    packer.add_encoded(found.trace_id, found.spans)
-                else:
-                    packer.add(found)
-                if packer.held >= _PACKED_AT:
-                    place = yield from _flush(packer, place, tally)
-        yield from _flush(packer, place, tally)
+        with seldom_collected():
+            for batch in batches:
+                for found in reader.read(batch, report):
+                    if isinstance(found, Undecoded):
+                        packer.add_undecoded(found)
+                    else:
+                        packer.add(found)
+                    if packer.held >= _PACKED_AT:
+                        place = yield from _flush(packer, place, tally)
+            yield from _flush(packer, place, tally)
 
     return pack
 
@@ -103,7 +118,8 @@ def judged_of(judging: Judging, *, tally: Tally | None = None) -> Task:
     """
 
     def judge(batches: Batches) -> Batches:
-        yield from _arrow(_judged(batches, judging, tally), _judged_types)
+        with seldom_collected():
+            yield from _arrow(_judged(batches, judging, tally), _judged_types)
 
     return judge
 

@@ -18,6 +18,7 @@ from otel_loopeval.server.intake import Intake
 from otel_loopeval.sources import Query
 from otel_loopeval.spark.judging import Judge, Judging
 from otel_loopeval.spark.packing import Pack, Packer, unpack
+from otel_loopeval.spark.reading import undecoded
 
 TRACE = (7).to_bytes(16, "big")
 
@@ -159,7 +160,7 @@ def test_spans_that_nobody_decoded_give_the_same_verdicts() -> None:
         for one in batch.marked:
             packer.add(one)
         for trace_id, others in batch.others.items():
-            packer.add_encoded(trace_id, others)
+            packer.add_undecoded(undecoded(trace_id, others))
     found = {pack.trace_id: pack for pack in packer.take()}
     verdicts = 0
     for trace in traces:
@@ -179,7 +180,7 @@ def test_an_undecoded_span_that_is_none_loses_only_itself(caplog: pytest.LogCapt
     packer = Packer()
     packer.add(span(5))
     for trace_id, others in Intake().read(body).others.items():
-        packer.add_encoded(trace_id, others)
+        packer.add_undecoded(undecoded(trace_id, others))
     (pack,) = packer.take()
     back, more = unpack(TRACE, [pack.payload], 10)
     assert ([one.span_id for one in back], more) == ([5, 3], False)
