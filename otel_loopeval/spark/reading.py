@@ -157,8 +157,7 @@ def _of_record(record: Record, intake: Intake) -> Sequence[Found]:
         found = split_line(record.data)
         if found is None:
             return spans_of_json(record.data)
-        marked, undecoded = found
-        return [*marked, *undecoded]
+        return [*found[0], *found[1]]
     body = record.data
     if record.form is Form.RESOURCE_SPANS:
         body = b"\x0a" + _varint(len(body)) + body
