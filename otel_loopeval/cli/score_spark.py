@@ -1,8 +1,10 @@
 """``score --engine spark``: the same runs, judged by a cluster, or by all cores of this machine."""
 
 import argparse
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from shutil import which
 from typing import TYPE_CHECKING, Final
 
 from otel_loopeval.cli.console import printable
@@ -47,6 +49,12 @@ class SparkReading:
             raise CommandError(
                 f"--engine spark needs {', '.join(missing)}: pip install 'otel-loopeval[spark]'", EXIT_USAGE
             )
+        if not _has_java():
+            raise CommandError(
+                "--engine spark needs Java 17 or newer: there is no java on the PATH or in JAVA_HOME "
+                "(on Debian: apt-get install default-jre-headless)",
+                EXIT_USAGE,
+            )
         self._job = _job(options)
 
     @property
@@ -66,6 +74,14 @@ class SparkReading:
             raise CommandError(f"the Spark job failed: {_cause(error)}", EXIT_UNREADABLE) from error
         if self.source.errors and not self.source.spans:
             raise CommandError("cannot read any of the input", EXIT_UNREADABLE)
+
+
+def _has_java() -> bool:
+    # As pyspark looks for it. Spark Connect needs none, since the session is elsewhere.
+    home = os.environ.get("JAVA_HOME")
+    if "SPARK_REMOTE" in os.environ:
+        return True
+    return which("java") is not None if not home else which(os.path.join(home, "bin", "java")) is not None
 
 
 def _job(options: argparse.Namespace) -> "SparkJob":

@@ -173,9 +173,10 @@ def _split(line: bytes) -> tuple[list[SpanData], list[Undecoded]]:
 
 def line_of(part: Part) -> bytes:
     """Undecoded spans as a line of their own."""
-    return (
-        b'{"resourceSpans":[{"resource":%b,"scopeSpans":[{"scope":{"name":%b},"spans":[%b]}]}]}'
-        % (part.resource, msgspec.json.encode(part.scope), b",".join(part.spans))
+    return b'{"resourceSpans":[{"resource":%b,"scopeSpans":[{"scope":{"name":%b},"spans":[%b]}]}]}' % (
+        part.resource,
+        msgspec.json.encode(part.scope),
+        b",".join(part.spans),
     )
 
 

@@ -98,8 +98,9 @@ def reporter(*, strict: bool) -> Reporter:
 
 
 def _raise(error: SourceError) -> None:
-    # An exception of several arguments does not survive the way to the driver.
-    raise ValueError(str(error)) from None
+    # An exception of several arguments does not survive the way to the driver. No ValueError, which is what
+    # a file that cannot be read may raise.
+    raise RuntimeError(str(error)) from None
 
 
 def _warn(error: SourceError) -> None:

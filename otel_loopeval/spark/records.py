@@ -44,7 +44,7 @@ class SparkJob:
 
     def records(self) -> Iterator[RunRecord]:
         """The runs, in the order in which they began. When they have come, ``source`` tells what was read."""
-        spark = _session()
+        spark, ours = _session()
         tally = Tally(spark)
         try:
             rows = [(path,) for path in self._paths]
@@ -56,10 +56,12 @@ class SparkJob:
                 yield record_of_row(row.asDict())
             self.source = Source(tally.spans.value, tally.traces.value, 0, 0, tally.errors.value)
         finally:
-            spark.stop()
+            if ours:
+                spark.stop()
 
 
-def _session() -> Any:
+def _session() -> tuple[Any, bool]:
+    """The session there is, or a new one; and whether it is new."""
     from pyspark import SparkConf  # noqa: PLC0415 - an extra  # type: ignore[import]
     from pyspark.sql import SparkSession  # noqa: PLC0415  # type: ignore[import]
 
@@ -68,4 +70,6 @@ def _session() -> Any:
     alone = conf.get("spark.master", "local[*]").startswith("local")
     for name, value in {**_DEFAULTS, **(_ALONE if alone else {})}.items():
         conf.setIfMissing(name, value)
-    return cast("Any", SparkSession).builder.config(conf=conf).getOrCreate()
+    sessions = cast("Any", SparkSession)
+    found = sessions.getActiveSession()
+    return (found, False) if found is not None else (sessions.builder.config(conf=conf).getOrCreate(), True)

@@ -11,8 +11,8 @@ from typing import Any, Final, cast
 from otel_loopeval.runs.resume import Segments
 from otel_loopeval.sources.errors import Reporter, SourceError
 from otel_loopeval.spark.judging import Judge, Judging
-from otel_loopeval.spark.packing import Packer
 from otel_loopeval.spark.lines import Undecoded
+from otel_loopeval.spark.packing import Packer
 from otel_loopeval.spark.reading import Reader, reporter
 from otel_loopeval.spark.schema import JUDGED_COLUMNS, VERDICT_COLUMNS, row_of
 

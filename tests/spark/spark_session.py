@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from collections.abc import Generator
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import Any, cast
 
 import otel_loopeval
@@ -16,9 +18,22 @@ PACKAGE = Path(otel_loopeval.__file__).parent.parent
 Row = dict[str, Any]
 
 
+def required() -> bool:
+    """Whether tests may not skip: in the stage of CI that is theirs."""
+    return os.environ.get("SPARK_TESTS") == "required"
+
+
+def why_not() -> str | None:
+    """Why there is no Spark here; None where there is."""
+    for name in ("pyspark", "pyarrow", "msgspec", "pandas"):
+        if find_spec(name) is None:
+            return f"{name} is not installed (the extra [spark])"
+    return None if which("java") is not None else "Spark needs Java 17, and there is no java here"
+
+
 @contextlib.contextmanager
-def session() -> Generator[Any, None, None]:
-    """One core, everything on loopback."""
+def session(slots: int = 1) -> Generator[Any, None, None]:
+    """A few task slots, everything on loopback."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra  # type: ignore[import]
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -29,10 +44,11 @@ def session() -> Generator[Any, None, None]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
+        "spark.sql.adaptive.enabled": "false",  # planning costs more here than it saves
         "spark.sql.legacy.parquet.nanosAsLong": "true",
         "spark.log.level": "ERROR",
     }
-    builder = cast("Any", SparkSession).builder.master("local[1]").appName("tests")
+    builder = cast("Any", SparkSession).builder.master(f"local[{slots}]").appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -104,7 +104,16 @@ def test_what_is_not_plainly_right_is_left_to_the_reader_of_whole_lines(changes:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"no json", b"{}", b"[]", b'{"resourceSpans":3}', line(span())[:-3], line("span"), line(span()) + b"x"],
+    [
+        b"",
+        b"no json",
+        b"{}",
+        b"[]",
+        b'{"resourceSpans":3}',
+        line(span())[:-3],
+        line("span"),
+        line(span()) + b"x",
+    ],
 )
 def test_other_lines_are_left_alone(data: bytes) -> None:
     assert split_line(data) is None
@@ -117,7 +126,12 @@ def test_text_that_is_no_utf8_is_left_to_the_reader_of_whole_lines() -> None:
 
 @pytest.mark.parametrize(
     ("parent", "rooted"),
-    [({}, True), ({"parentSpanId": ""}, True), ({"parentSpanId": "0" * 16}, True), ({"parentSpanId": SPAN}, False)],
+    [
+        ({}, True),
+        ({"parentSpanId": ""}, True),
+        ({"parentSpanId": "0" * 16}, True),
+        ({"parentSpanId": SPAN}, False),
+    ],
     ids=str,
 )
 def test_roots_have_no_parent(parent: dict[str, Any], rooted: bool) -> None:

