@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +82,7 @@ def _has_java() -> bool:
     home = os.environ.get("JAVA_HOME")
     if "SPARK_REMOTE" in os.environ:
         return True
-    return which("java") is not None if not home else which(os.path.join(home, "bin", "java")) is not None
+    return which(str(Path(home, "bin", "java")) if home else "java") is not None
 
 
 def _job(options: argparse.Namespace) -> "SparkJob":

@@ -20,7 +20,7 @@ from otel_loopeval.runs.spans import SpanData
 
 _TRACE_BYTES, _SPAN_BYTES = 16, 8
 _NO_TRACE, _NO_SPAN = bytes(_TRACE_BYTES), bytes(_SPAN_BYTES)
-_NO_PARENT: Final = frozenset({None, "", "0" * 2 * _SPAN_BYTES})
+_NO_PARENT: Final = frozenset({"", "0" * 2 * _SPAN_BYTES})
 _MARKERS: Final = tuple(marker for marker in MARKERS if marker.decode().isprintable())
 _EVALUATION: Final = json.dumps(semconv.SPAN_EVALUATE).encode()
 """The marker that is spelled differently in protobuf. Not searched for with the others: words that begin with
@@ -135,7 +135,7 @@ def split_line(line: bytes) -> tuple[list[SpanData], list[Undecoded]] | None:
 def _split(line: bytes) -> tuple[list[SpanData], list[Undecoded]]:
     # Asked of the whole line first: most have none of the rarer ones, and many none at all.
     asked = [find for find in (_find, _has_evaluation, _has_escape) if find(line)]
-    one = asked[0] if len(asked) == 1 else lambda data: any([find(data) for find in asked])
+    first, more = (asked[0], asked[1:]) if asked else (None, [])
     marked: list[SpanData] = []
     others: dict[str, list[Part]] = {}
     rooted: set[str] = set()
@@ -148,7 +148,11 @@ def _split(line: bytes) -> tuple[list[SpanData], list[Undecoded]]:
             found: dict[str, list[bytes]] = {}
             for raw in scope_spans.spans or ():
                 data = bytes(raw)
-                if everything or (asked and one(data)):
+                if (
+                    everything
+                    or (first is not None and first(data))
+                    or (more and any(find(data) for find in more))
+                ):
                     telling.append(data)
                     continue
                 # The hot path: this is what a span that nobody is interested in costs.
@@ -157,7 +161,7 @@ def _split(line: bytes) -> tuple[list[SpanData], list[Undecoded]]:
                 if len(span_id) != _SPAN_BYTES or span_id == _NO_SPAN:
                     raise _Odd
                 parent = ids.parent_span_id
-                if parent in _NO_PARENT:
+                if parent is None or parent in _NO_PARENT:
                     rooted.add(ids.trace_id)
                 elif len(_from_hex(parent)) != _SPAN_BYTES:
                     raise _Odd

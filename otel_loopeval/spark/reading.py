@@ -2,11 +2,11 @@
 
 import io
 import logging
-import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import starmap
-from typing import Any, BinaryIO, Final, cast
+from pathlib import Path
+from typing import Any, Final, cast
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
@@ -127,7 +127,9 @@ def _bodies(batch: Any, report: Reporter) -> Iterator[Found]:
 def _files(batch: Any, report: Reporter) -> Iterator[Found]:
     """Each row is a file with its content."""
     for path, content in zip(batch.column(0), batch.column(1), strict=True):
-        yield from _reported(_stream(io.BytesIO(content.as_py()), path.as_py(), report), report)
+        yield from _reported(
+            _stream(cast("io.RawIOBase", io.BytesIO(content.as_py())), path.as_py(), report), report
+        )
 
 
 def _paths(batch: Any, report: Reporter) -> Iterator[Found]:
@@ -137,19 +139,19 @@ def _paths(batch: Any, report: Reporter) -> Iterator[Found]:
 
 
 def _at(path: str, report: Reporter) -> Iterator[Found]:
-    if not os.path.isfile(path):
+    if not Path(path).is_file():
         yield from open_source(path, on_error=report)
         return
     try:
-        with open(path, "rb") as stream:
+        with Path(path).open("rb", buffering=0) as stream:
             yield from _stream(stream, path, report)
     except OSError as error:
         report(SourceError(path, "", error.strerror or str(error)))
 
 
-def _stream(stream: BinaryIO, path: str, report: Reporter) -> Iterator[Found]:
+def _stream(stream: io.RawIOBase, path: str, report: Reporter) -> Iterator[Found]:
     intake = Intake()
-    buffered = io.BufferedReader(cast("io.RawIOBase", stream), _BUFFER)
+    buffered = cast("io.BufferedReader", io.BufferedReader(stream, _BUFFER))
     return read_stream(buffered, path, report, lambda record: _of_record(record, intake))
 
 
@@ -179,7 +181,7 @@ def _is_root(data: bytes) -> bool:
 
 def _varint(number: int) -> bytes:
     data = bytearray()
-    while number > 0x7F:
+    while number >= 0x80:  # noqa: PLR2004 - more than seven bits
         data.append(number & 0x7F | 0x80)
         number >>= 7
     data.append(number)

@@ -55,7 +55,7 @@ class Tally:
 
 @contextmanager
 def seldom_collected() -> Generator[None, None, None]:
-    """Within it, the garbage collector looks less often: there are many objects for a while, and no cycles."""
+    """The garbage collector looks less often: there are many objects for a while, and no cycles."""
     before = gc.get_threshold()
     gc.set_threshold(100_000, 50, 100)
     try:

@@ -181,9 +181,7 @@ def main() -> None:
         write(small, few, options.loops, options.form)
         size = write(large, options.spans, options.loops, options.form)
         priced = "with" if find_spec("genai_prices") else "without"
-        print(
-            f"{options.spans:,} spans, {size / options.spans:.0f} bytes each as {options.form}, {priced} costs"
-        )
+        print(f"{options.spans:,} spans, {size / options.spans:.0f} bytes as {options.form}, {priced} costs")
         run(spark, small, options.form)  # warms up the JVM and the workers
         results: list[tuple[int, float, Cpu]] = []
         for count, folder in ((few, small), (options.spans, large)):

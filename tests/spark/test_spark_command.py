@@ -31,7 +31,8 @@ def installed(spark: Any) -> None:
 def reported(*arguments: str, engine: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     """What the command says: its status, what it writes, and what it tells of errors."""
     status = main(["score", *arguments, "--engine", engine])
-    return status, *capsys.readouterr()
+    said = capsys.readouterr()
+    return status, said.out, said.err
 
 
 @pytest.mark.e2e
