@@ -14,8 +14,6 @@ what spans cost, the rest what a job does.
 """
 
 import argparse
-import base64
-import json
 import os
 import shutil
 import sys
@@ -31,9 +29,8 @@ sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 import pyarrow as pa  # noqa: E402  # type: ignore[import]
 import pyarrow.parquet as pq  # noqa: E402  # type: ignore[import]
-from google.protobuf import json_format  # noqa: E402
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest  # noqa: E402
-from spark.fleet import Fleet, exported  # noqa: E402 - it is beside the tests
+from sources.stored_spans import request  # noqa: E402 - they are beside the benchmarks
+from spark.fleet import Fleet, exported  # noqa: E402
 from spark.spark_session import session  # noqa: E402
 
 from otel_loopeval.otlp import trace_line  # noqa: E402
@@ -81,18 +78,6 @@ def cpu_now() -> Cpu:
     )
 
 
-def protobuf(line: str) -> bytes:
-    """A line as a protobuf request."""
-    document = json.loads(line)
-    for resource_spans in document["resourceSpans"]:
-        for scope_spans in resource_spans["scopeSpans"]:
-            for span in scope_spans["spans"]:
-                for key in ("traceId", "spanId", "parentSpanId"):
-                    if key in span:
-                        span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
-    return json_format.ParseDict(document, ExportTraceServiceRequest()).SerializeToString()
-
-
 def write(folder: Path, spans: int, loops: float, form: str) -> int:
     """Files of a fleet's spans; returns their size in bytes."""
     folder.mkdir()
@@ -100,14 +85,14 @@ def write(folder: Path, spans: int, loops: float, form: str) -> int:
     for number, first in enumerate(range(0, spans, PER_FILE)):
         traces = list(Fleet(seed=number, loops=loops).traces(min(PER_FILE, spans - first) // PER_TRACE))
         # A Collector's batch has the spans of a resource together.
-        lines = [trace_line(sorted(body, key=lambda span: id(span.resource))) for body in exported(traces)]
+        bodies = [sorted(body, key=lambda span: id(span.resource)) for body in exported(traces)]
         if form != "protobuf":
             path = folder / f"{number}.jsonl"
-            path.write_text("".join(line + "\n" for line in lines))
+            path.write_text("".join(trace_line(body) + "\n" for body in bodies))
         else:
             path = folder / f"{number}.parquet"
-            bodies = pa.array([protobuf(line) for line in lines], pa.binary())
-            pq.write_table(pa.table({"value": bodies}), path, compression="none")
+            values = pa.array([request(*body) for body in bodies], pa.binary())
+            pq.write_table(pa.table({"value": values}), path, compression="none")
         size += path.stat().st_size
     return size
 

@@ -1,33 +1,21 @@
 """The README's examples for Spark run as they are, but for where they read and write."""
 
-import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra [spark] is not installed")
 pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
 
 from spark.fleet import Fleet, exported
-from spark.spark_session import rows_of, scored, session
+from spark.spark_session import rows_of, scored
 from support.readme import blocks
 
 from otel_loopeval.cli.main import main
 from otel_loopeval.otlp import trace_line
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java 17, and there is no java here"),
-]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    with session() as found:
-        yield found
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("spark")]
 
 
 @pytest.fixture
