@@ -36,6 +36,10 @@ CONNECTIONS = 8
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = resource.getpagesize()
 
+VARIES = (
+    "ANOTHER-EACH-ONE"  # in every span, so that nothing which remembers values has it easier than in life
+)
+
 HTTP = (
     ("http.request.method", "GET"),
     ("url.path", "/api/items/1234"),
@@ -53,8 +57,8 @@ MODEL = (
     ("gen_ai.provider.name", "openai"),
     ("gen_ai.request.model", "gpt-4o"),
     ("gen_ai.response.model", "gpt-4o-2024-08-06"),
-    ("gen_ai.response.id", "chatcmpl-1234567890"),
-    ("gen_ai.conversation.id", "c1"),
+    ("gen_ai.response.id", f"chatcmpl-{VARIES}"),
+    ("gen_ai.conversation.id", VARIES),
     ("server.address", "api.openai.com"),
     ("gen_ai.usage.input_tokens", 1200),
     ("gen_ai.usage.output_tokens", 80),
@@ -64,16 +68,16 @@ TOOL = (
     ("gen_ai.operation.name", "execute_tool"),
     ("gen_ai.tool.name", "search"),
     ("gen_ai.tool.type", "function"),
-    ("gen_ai.tool.call.id", "call_1"),
-    ("gen_ai.tool.call.arguments", '{"query": "otel"}'),
-    ("gen_ai.tool.call.result", '{"found": 3}'),
+    ("gen_ai.tool.call.id", f"call_{VARIES}"),
+    ("gen_ai.tool.call.arguments", f'{{"query": "{VARIES}"}}'),
+    ("gen_ai.tool.call.result", f'{{"found": "{VARIES}"}}'),
     *HTTP[2:6],
 )
 AGENT = (
     ("gen_ai.operation.name", "invoke_agent"),
     ("gen_ai.agent.name", "writer"),
     ("gen_ai.provider.name", "openai"),
-    ("gen_ai.conversation.id", "c1"),
+    ("gen_ai.conversation.id", VARIES),
     *HTTP[2:8],
 )
 LINE = b"\r\n"
@@ -110,10 +114,13 @@ class Template:
             name, attributes = ("invoke_agent writer", AGENT) if is_agent else ("GET /api/items/{id}", HTTP)
             self._span(scope_spans.spans.add(), mark, name, attributes, 0).span_id = root
         self.spans = traces * length
-        self._parts = re.split(b"(TRACE-ID.{8})", request.SerializeToString(), flags=re.DOTALL)
-        assert len(self._parts) == 2 * self.spans + 1
+        self._parts = re.split(
+            b"(TRACE-ID.{8}|%b)" % VARIES.encode(), request.SerializeToString(), flags=re.DOTALL
+        )
         order = {mark: number for number, mark in enumerate(marks)}
-        self._numbers = [order[mark] for mark in self._parts[1::2]]
+        found = self._parts[1::2]
+        self._numbers = [order.get(mark) for mark in found]
+        assert len(found) - self._numbers.count(None) == self.spans
         self._traces = traces
 
     def _span_id(self) -> bytes:
@@ -136,10 +143,13 @@ class Template:
         return span
 
     def body(self) -> bytes:
-        """A request with new trace ids."""
+        """A request with new trace ids and values."""
         ids = [self._random.getrandbits(128).to_bytes(16, "big") for _ in range(self._traces)]
         parts = self._parts.copy()
-        parts[1::2] = [ids[number] for number in self._numbers]
+        parts[1::2] = [
+            b"%016x" % self._random.getrandbits(64) if number is None else ids[number]
+            for number in self._numbers
+        ]
         return b"".join(parts)
 
 
