@@ -133,6 +133,8 @@ OUTSIDE_OF_THE_PROGRAM = {
     "otel.errors:guarded.decorate": "called when our modules are imported",
     "runs.assembly:*": "reads stored spans",
     "runs.resume:Segments.*": "reads stored spans",
+    "runs.sizes:*": "bounds the memory of stored spans",
+    "runs.turns:_is_word": "looked at until a step shows all, which the first one does in the scenarios",
     "runs.run:IterationState.*_tokens.get": "for who looks at a run that was read",
 }
 """Functions that no scenario calls, since they do not run inside the program's own calls."""

@@ -45,9 +45,8 @@ def test_each_answer_is_as_described(server: Serve, case: "schemathesis.Case[Any
     case.call_and_validate(f"http://127.0.0.1:{server.port}", checks=CHECKS, headers=headers)
 
 
-def test_of_all_that_some_was_good_and_some_was_not(server: Serve) -> None:
+def test_some_of_them_were_good_and_some_were_not(server: Serve) -> None:
     seen = {name for name, count in server.metrics().items() if "serve_requests_total" in name and count}
     for signal, status in (("traces", 200), ("traces", 400)):
         label = f'loopeval_serve_signal="{signal}",loopeval_serve_status="{status}"'
         assert any(label in name for name in seen), (label, seen)
-    assert server.metrics()["loopeval_serve_spans_total"] > 0
