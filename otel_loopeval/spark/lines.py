@@ -4,7 +4,6 @@ What :mod:`otel_loopeval.server.intake` is for protobuf: nearly all spans have n
 are not looked into beyond their ids. Whatever is not plainly right is left to the reader of whole lines.
 """
 
-import json
 import re
 from collections.abc import Callable
 from typing import Annotated, Final, NamedTuple
@@ -19,30 +18,22 @@ from otel_loopeval.runs.dialects.marking import MARKERS
 from otel_loopeval.runs.spans import SpanData
 
 _TRACE_BYTES, _SPAN_BYTES = 16, 8
-_NO_TRACE, _NO_SPAN = bytes(_TRACE_BYTES), bytes(_SPAN_BYTES)
-_NO_PARENT: Final = frozenset({"", "0" * 2 * _SPAN_BYTES})
-_MARKERS: Final = tuple(marker for marker in MARKERS if marker.decode().isprintable())
-_EVALUATION: Final = json.dumps(semconv.SPAN_EVALUATE).encode()
-"""The marker that is spelled differently in protobuf. Not searched for with the others: words that begin with
-what is everywhere make the search slow."""
+_SPAN_DIGITS: Final = {2 * _SPAN_BYTES}
+_NO_TRACE: Final = bytes(_TRACE_BYTES)
+_NO_SPAN: Final = "0" * 2 * _SPAN_BYTES
+_MARKERS: Final = (
+    *(marker for marker in MARKERS if marker.decode().isprintable()),
+    semconv.SPAN_EVALUATE.encode() + b'"',  # the others are spelled as in protobuf
+)
 _ESCAPE: Final = rb"\u00"
 _ESCAPES: Final = re.compile(rb"\\u00(?:2[eE]|[4-7])")
 """Of what is in markers: a text with these may hold one that no search finds. Others are usual: Go escapes
 what HTML would."""
 
-
-class Part(NamedTuple):
-    """Spans of one trace and one scope that are not decoded.
-
-    Attributes:
-        scope: Name of the instrumentation scope.
-        resource: The resource, encoded as the spans are.
-        spans: The spans, each an OTLP message in protobuf, or an object in JSON.
-    """
-
-    scope: str
-    resource: bytes
-    spans: list[bytes]
+Part = tuple[str, bytes, list[bytes]]
+"""Spans of one trace and one scope that are not decoded: name of the scope, resource, spans. Resource and
+spans are each an OTLP message in protobuf, or an object in JSON. A plain tuple, since there are about as many
+as spans."""
 
 
 class Undecoded(NamedTuple):
@@ -98,24 +89,22 @@ _TRACES: Final = msgspec.json.Decoder(_Traces)
 _IDS: Final = msgspec.json.Decoder(_Ids, strict=False)
 
 
-def _make_find() -> Callable[[bytes], object]:
+def _make_may_tell() -> Callable[[bytes], object]:
+    """Tells whether bytes hold a marker, or what may hide one."""
     try:
         from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 - may be missing
     except ImportError:
-        return re.compile(b"|".join(map(re.escape, _MARKERS))).search
-    automaton = BytesAhoCorasick(list(_MARKERS), matchkind=MatchKind.LeftmostFirst)
-    return automaton.find_matches_as_indexes
+        return re.compile(b"|".join((*map(re.escape, _MARKERS), _ESCAPES.pattern))).search
+    automaton = BytesAhoCorasick([*_MARKERS, _ESCAPE], matchkind=MatchKind.LeftmostFirst)
+    find, escape = automaton.find_matches_as_indexes, len(_MARKERS)
+
+    def may_tell(data: bytes) -> bool:
+        return any(number != escape or _ESCAPES.match(data, start) for number, start, _ in find(data))
+
+    return may_tell
 
 
-_find: Final = _make_find()
-
-
-def _has_escape(data: bytes) -> bool:
-    return _ESCAPE in data and _ESCAPES.search(data) is not None
-
-
-def _has_evaluation(data: bytes) -> bool:
-    return _EVALUATION in data
+_may_tell: Final = _make_may_tell()
 
 
 def split_line(line: bytes) -> tuple[list[SpanData], list[Undecoded]] | None:
@@ -133,9 +122,6 @@ def split_line(line: bytes) -> tuple[list[SpanData], list[Undecoded]] | None:
 
 
 def _split(line: bytes) -> tuple[list[SpanData], list[Undecoded]]:
-    # Asked of the whole line first: most have none of the rarer ones, and many none at all.
-    asked = [find for find in (_find, _has_evaluation, _has_escape) if find(line)]
-    first, more = (asked[0], asked[1:]) if asked else (None, [])
     marked: list[SpanData] = []
     others: dict[str, list[Part]] = {}
     rooted: set[str] = set()
@@ -143,44 +129,56 @@ def _split(line: bytes) -> tuple[list[SpanData], list[Undecoded]]:
         resource = bytes(resource_spans.resource)
         for scope_spans in resource_spans.scope_spans or ():
             scope = (scope_spans.scope.name or "") if scope_spans.scope is not None else ""
-            everything = is_ai(scope)
+            spans = [bytes(raw) for raw in scope_spans.spans or ()]
             telling: list[bytes] = []
-            found: dict[str, list[bytes]] = {}
-            for raw in scope_spans.spans or ():
-                data = bytes(raw)
-                if (
-                    everything
-                    or (first is not None and first(data))
-                    or (more and any(find(data) for find in more))
-                ):
-                    telling.append(data)
-                    continue
-                # The hot path: this is what a span that nobody is interested in costs.
-                ids = _IDS.decode(data)
-                span_id = _from_hex(ids.span_id)
-                if len(span_id) != _SPAN_BYTES or span_id == _NO_SPAN:
-                    raise _Odd
-                parent = ids.parent_span_id
-                if parent is None or parent in _NO_PARENT:
-                    rooted.add(ids.trace_id)
-                elif len(_from_hex(parent)) != _SPAN_BYTES:
-                    raise _Odd
-                spans = found.get(ids.trace_id)
-                if spans is None:
-                    spans = found[ids.trace_id] = []
-                    others.setdefault(ids.trace_id, []).append(Part(scope, resource, spans))
-                spans.append(data)
+            if is_ai(scope):
+                spans, telling = telling, spans
+            elif _may_tell(b"".join(spans)):  # hardly ever
+                telling += filter(_may_tell, spans)
+                spans = [data for data in spans if not _may_tell(data)]
             if telling:
-                marked += read_line(line_of(Part(scope, resource, telling)))
+                marked += read_line(line_of((scope, resource, telling)))
+            if spans:
+                _sort(spans, scope, resource, others, rooted)
     return marked, [Undecoded(_trace_id(text), parts, text in rooted) for text, parts in others.items()]
+
+
+def _sort(
+    spans: list[bytes], scope: str, resource: bytes, others: dict[str, list[Part]], rooted: set[str]
+) -> None:
+    """Put spans of one scope to those of their traces."""
+    # The hot path: this is what spans that nobody is interested in cost.
+    found = list(map(_IDS.decode, spans))
+    span_ids = [ids.span_id for ids in found]
+    parents = [ids.parent_span_id or _NO_SPAN for ids in found]
+    if set(map(len, span_ids)) != _SPAN_DIGITS or set(map(len, parents)) != _SPAN_DIGITS:
+        raise _Odd
+    if len(_from_hex("".join(span_ids))) != _SPAN_BYTES * len(spans) or _NO_SPAN in span_ids:
+        raise _Odd  # it skips spaces
+    if len(_from_hex("".join(parents))) != _SPAN_BYTES * len(spans):
+        raise _Odd
+    if _NO_SPAN in parents:
+        rooted.update(ids.trace_id for ids, parent in zip(found, parents, strict=True) if parent == _NO_SPAN)
+    for ids, data in zip(found, spans, strict=True):
+        parts = others.get(ids.trace_id)
+        if parts is None:
+            others[ids.trace_id] = [(scope, resource, [data])]
+            continue
+        last = parts[-1]
+        if last[1] is resource and last[0] is scope:
+            last[2].append(data)
+        else:
+            parts.append((scope, resource, [data]))
 
 
 def line_of(part: Part) -> bytes:
     """Undecoded spans as a line of their own."""
+    scope, resource, spans = part
+    name, objects = msgspec.json.encode(scope), b",".join(spans)
     return b'{"resourceSpans":[{"resource":%b,"scopeSpans":[{"scope":{"name":%b},"spans":[%b]}]}]}' % (
-        part.resource,
-        msgspec.json.encode(part.scope),
-        b",".join(part.spans),
+        resource,
+        name,
+        objects,
     )
 
 

@@ -161,7 +161,7 @@ class Packer:
             packing = self._open[number] = _Packing()
         packing.encoded += spans.parts
         packing.rooted = packing.rooted or spans.rooted
-        count = sum([len(part.spans) for part in spans.parts])
+        count = sum([len(several) for _, _, several in spans.parts])
         packing.count += count
         self.held += count
 
@@ -220,32 +220,32 @@ def _spans(number: int, payloads: Iterable[bytes]) -> Iterator[SpanData]:
                 message,
             )
         for part in encoded:
-            yield from _read(number, Part(*part), known)
+            yield from _read(number, part, known)
 
 
 def _read(number: int, part: Part, known: dict[bytes, dict[str, Any]]) -> Iterator[SpanData]:
     """Spans that are decoded now; one that is none loses only itself."""
+    scope, encoded, several = part
     try:
-        if part.spans[0].startswith(b"{"):
+        if several[0].startswith(b"{"):
             yield from read_line(line_of(part))
             return
-        resource = known.get(part.resource)
+        resource = known.get(encoded)
         if resource is None:
-            resource = known[part.resource] = read_resource(part.resource)
-        for data in part.spans:
-            yield read_span(data, part.scope, resource)
+            resource = known[encoded] = read_resource(encoded)
+        for data in several:
+            yield read_span(data, scope, resource)
     except Misfit as misfit:
-        if len(part.spans) == 1:
+        if len(several) == 1:
             _LOG.warning("skipped a span of trace %032x: %s", number, misfit)
             return
-        for data in part.spans:  # a repeated span counts once
-            yield from _read(number, part._replace(spans=[data]), known)
+        for data in several:  # a repeated span counts once
+            yield from _read(number, (scope, encoded, [data]), known)
 
 
 _Event = tuple[str, int, dict[str, Any]]
 _Span = tuple[str, int, int | None, int, int, dict[str, Any], list[_Event], bool, str, int, str]
-_Encoded = tuple[str, bytes, list[bytes]]
-_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[dict[str, Any]], list[_Span], list[_Encoded]])
+_DECODER: Final = msgspec.msgpack.Decoder(tuple[list[dict[str, Any]], list[_Span], list[Part]])
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 

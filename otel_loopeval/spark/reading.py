@@ -170,8 +170,8 @@ def _of_record(record: Record, intake: Intake) -> Sequence[Found]:
 
 def undecoded(trace_id: bytes, others: list[Others]) -> Undecoded:
     """What the intake has left undecoded of a trace."""
-    parts = [Part(scope, resource, spans) for (resource, scope), spans in others]
-    return Undecoded(trace_id, parts, any(_is_root(data) for part in parts for data in part.spans))
+    parts: list[Part] = [(scope, resource, spans) for (resource, scope), spans in others]
+    return Undecoded(trace_id, parts, any(_is_root(data) for _, _, spans in parts for data in spans))
 
 
 def _is_root(data: bytes) -> bool:
