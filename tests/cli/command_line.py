@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = [sys.executable, "-m", "otel_loopeval"]
-TIMEOUT_S = 10
+TIMEOUT_S = 60
 """The time that the demo may take at most."""
 
 
