@@ -6,10 +6,11 @@ wrong one. The list comes with the package; nothing is fetched.
 
 from collections.abc import Callable
 from datetime import datetime, timezone
+from decimal import Decimal
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 from otel_loopeval.runs.usage import Price, Usage
 
@@ -86,42 +87,104 @@ def price(usage: Usage, ended_ns: int) -> float | None:
     """
     if usage.model is None:
         return None
-    cost = _price_of(usage.provider, usage.model)
+    # The list may be exchanged while we run. Who has one keeps it alive, so that no other gets its id.
+    cost = _cost_of(usage.provider, usage.model, id(_snapshot()))
     return None if cost is None else cost(usage, ended_ns)
 
 
 @lru_cache(maxsize=256)
-def _price_of(provider: str | None, model: str) -> Callable[[Usage, int], float | None] | None:
+def _cost_of(provider: str | None, model: str, _list: int) -> Callable[[Usage, int], float | None] | None:
     """Tells what calls of a model cost; None if it is not on the list."""
-    genai_prices: Any = import_module(_LIST)
     named, _, rest = model.partition("/")
     if provider is None:
         provider = named if rest else ""
     provider_id = _list_name(provider)
-    if rest and _list_name(named) == provider_id:
-        model = rest  # "openai/gpt-4o-mini", as routers write it
-    if all(entry.id != provider_id for entry in _snapshot().providers):  # it would guess
+    snapshot = _snapshot()
+    if all(entry.id != provider_id for entry in snapshot.providers):  # it would guess
         return None
+    found = _find(snapshot, provider_id, model)
+    if found is None and rest and _list_name(named) == provider_id:
+        model = rest  # "openai/gpt-4o-mini", as routers write it
+        found = _find(snapshot, provider_id, model)
+    if found is None:
+        return None
+    lines: dict[int, tuple[Any, _Line | None]] = {}  # by the prices of a time, which are kept alive
 
     def cost(usage: Usage, ended_ns: int) -> float | None:
         at = datetime.fromtimestamp(ended_ns / 1e9, timezone.utc) if ended_ns > 0 else None
+        prices = found.get_prices(at or datetime.now(timezone.utc))
+        known = lines.get(id(prices))
+        if known is None:
+            known = lines[id(prices)] = prices, _line(prices)
+        _, line = known
+        if line is not None and min(usage[:4]) >= 0 and usage.input_tokens >= sum(usage[2:4]):
+            return float(line.at(usage))
         try:
-            found: Any = genai_prices.calc_price(
-                genai_prices.Usage(
-                    input_tokens=usage.input_tokens,
-                    output_tokens=usage.output_tokens,
-                    cache_read_tokens=usage.cached_tokens or None,
-                    cache_write_tokens=usage.cache_write_tokens or None,
-                ),
-                model,
-                provider_id=provider_id,
-                genai_request_timestamp=at,
-            )
-        except (LookupError, ValueError):  # an unknown model; more cached tokens than there are
+            return float(snapshot.calc(_counted(usage), model, provider_id, None, at).total_price)
+        except (LookupError, ValueError):  # more cached tokens than there are
             return None
-        return float(found.total_price)
 
+    # It holds the list, whose id stands for it.
     return cost
+
+
+def _find(snapshot: Any, provider_id: str, model: str) -> Any:
+    try:
+        return snapshot.find_provider_model(model, None, provider_id, None)[1]
+    except LookupError:
+        return None
+
+
+class _Line(NamedTuple):
+    """Prices of a model that are the same for each token, however many there are; all in USD."""
+
+    call: Decimal
+    fresh: Decimal
+    output: Decimal
+    cached: Decimal
+    cache_write: Decimal
+
+    def at(self, usage: Usage) -> Decimal:
+        """The cost of a call."""
+        cached, written = usage.cached_tokens, usage.cache_write_tokens
+        return (
+            self.call
+            + self.fresh * (usage.input_tokens - cached - written)
+            + self.output * usage.output_tokens
+            + self.cached * cached
+            + self.cache_write * written
+        )
+
+
+_MANY = 1_000_000
+_PROBES = (Usage(7, 5, 3, 2), Usage(9_876_543, 8_765_432, 3_456_789, 1_234_567))
+
+
+def _line(prices: Any) -> _Line | None:
+    """The prices as a line, by asking for points of it; None if they are none, as with tiers.
+
+    To ask the list takes a hundred times as long as to multiply, and it is asked within the user's program.
+    """
+
+    def ask(usage: Usage) -> Decimal:
+        return prices.calc_price(_counted(usage))["total_price"]
+
+    try:
+        call = ask(Usage(0, 0))
+        points = (Usage(_MANY, 0), Usage(0, _MANY), Usage(_MANY, 0, _MANY), Usage(_MANY, 0, 0, _MANY))
+        line = _Line(call, *((ask(point) - call) / _MANY for point in points))
+        return line if all(line.at(probe) == ask(probe) for probe in _PROBES) else None
+    except Exception:  # noqa: BLE001 - whatever a later list answers: then it is asked each time
+        return None
+
+
+def _counted(usage: Usage) -> Any:
+    return import_module(_LIST).Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cached_tokens or None,
+        cache_write_tokens=usage.cache_write_tokens or None,
+    )
 
 
 def _snapshot() -> Any:

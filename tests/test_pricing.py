@@ -9,7 +9,10 @@ import pytest
 from otel_loopeval.pricing import known_prices, price
 from otel_loopeval.runs.usage import Usage, read_usage
 
-pytest.importorskip("genai_prices", reason="the extra [cost] is not installed")
+genai_prices = pytest.importorskip("genai_prices", reason="the extra [cost] is not installed")
+
+from genai_prices.data_snapshot import get_snapshot  # noqa: E402 - it is there
+from genai_prices.types import TieredPrices  # noqa: E402
 
 LATE_2026 = int(datetime(2026, 11, 1, tzinfo=timezone.utc).timestamp() * 1e9)
 
@@ -101,3 +104,40 @@ def test_unknown_models_and_providers_have_no_cost(model: str | None, provider: 
 
 def test_more_cached_tokens_than_there_are_give_no_cost() -> None:
     assert price(Usage(10, 1, 500, model="gpt-4o-mini", provider="openai"), LATE_2026) is None
+
+
+def test_a_cost_is_what_the_list_itself_computes_for_every_model_at_any_time() -> None:
+    """Prices that are the same for each token are asked for once; tiers and times of day are minded."""
+    kinds = {"of a time": 0, "tiered": 0}
+    for provider in get_snapshot().providers:
+        for model in provider.models[:40]:
+            for usage in (
+                Usage(1_234, 567, 89, 12, model=model.id, provider=provider.id),
+                Usage(2_345_678, 98_765, 1_000_000, model=model.id, provider=provider.id),
+            ):
+                for ended_ns in (1_735_700_000_000_000_000, 1_780_000_000_000_000_000):
+                    assert price(usage, ended_ns) == asked(usage, ended_ns), (usage, ended_ns)
+            if isinstance(model.prices, list):
+                kinds["of a time"] += 1
+            elif any(isinstance(part, TieredPrices) for part in vars(model.prices).values()):
+                kinds["tiered"] += 1
+    assert min(kinds.values()) > 3  # of each there were some
+
+
+def asked(usage: Usage, ended_ns: int) -> float | None:
+    counted = genai_prices.Usage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cached_tokens or None,
+        cache_write_tokens=usage.cache_write_tokens or None,
+    )
+    at = datetime.fromtimestamp(ended_ns / 1e9, timezone.utc)
+    model = usage.model or ""
+    try:
+        return float(
+            genai_prices.calc_price(
+                counted, model, provider_id=usage.provider, genai_request_timestamp=at
+            ).total_price
+        )
+    except (LookupError, ValueError):
+        return None
