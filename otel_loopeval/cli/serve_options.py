@@ -152,7 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="wasted iterations allowed (default: 0 in loops with scores; turns of agents do not matter)",
     )
     add("--token-budget", type=count_from(1), metavar="N", help="tokens that a run may use")
-    add("--no-cost", action="store_true", help="compute no costs: they take most of the time at high rates")
+    add("--no-cost", action="store_true", help="compute no costs of model calls")
 
 
 def _told(read: Callable[[str], _T], text: str) -> _T:

@@ -296,7 +296,7 @@ def serve_command(port: int, sink: int, grace: str = "1s") -> list[str]:
     """Our server."""
     return [
         *(sys.executable, "-m", "otel_loopeval", "serve", "--http", f"127.0.0.1:{port}", "--grpc", "none"),
-        *("--forward", f"http://127.0.0.1:{sink}", "--grace", grace, "--no-cost"),
+        *("--forward", f"http://127.0.0.1:{sink}", "--grace", grace),
     ]
 
 
