@@ -33,33 +33,34 @@ _Time = Annotated[int, msgspec.Meta(ge=0)]  # the most that it may be is more th
 
 
 # gc=False: none of these can be in a cycle, and the garbage collector would look at millions of them.
+# UNSET and not None where texts may not be: "null" in quotes would be taken for it.
 class _Array(msgspec.Struct, gc=False, rename="camel"):
-    values: "list[_Value | None] | None" = None
+    values: "list[_Value] | msgspec.UnsetType" = msgspec.UNSET
 
 
 class _Map(msgspec.Struct, gc=False, rename="camel"):
-    values: "list[_Pair] | None" = None
+    values: "list[_Pair] | msgspec.UnsetType" = msgspec.UNSET
 
 
 class _Value(msgspec.Struct, gc=False, rename="camel"):
     string_value: str | None = None
-    int_value: _Int64 | msgspec.UnsetType = msgspec.UNSET  # not None, which "null" would be taken for
+    int_value: _Int64 | msgspec.UnsetType = msgspec.UNSET
     bool_value: bool | int | str | None = None  # bool alone would be taken from 1 and "true"
     double_value: float | str | None = None
-    array_value: _Array | None = None
-    kvlist_value: _Map | None = None
+    array_value: _Array | msgspec.UnsetType = msgspec.UNSET
+    kvlist_value: _Map | msgspec.UnsetType = msgspec.UNSET
     bytes_value: str | None = None
 
 
 class _Pair(msgspec.Struct, gc=False, rename="camel"):
     key: str
-    value: _Value | None = None
+    value: _Value | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Event(msgspec.Struct, gc=False, rename="camel"):
     time_unix_nano: _Time = 0
     name: str | None = None
-    attributes: list[_Pair] | None = None
+    attributes: list[_Pair] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Status(msgspec.Struct, gc=False, rename="camel"):
@@ -74,9 +75,9 @@ class _Span(msgspec.Struct, gc=False, rename="camel"):
     name: str | None = None
     start_time_unix_nano: _Time = 0
     end_time_unix_nano: _Time = 0
-    attributes: list[_Pair] | None = None
-    events: list[_Event] | None = None
-    status: _Status | None = None
+    attributes: list[_Pair] | msgspec.UnsetType = msgspec.UNSET
+    events: list[_Event] | msgspec.UnsetType = msgspec.UNSET
+    status: _Status | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Scope(msgspec.Struct, gc=False, rename="camel"):
@@ -84,21 +85,21 @@ class _Scope(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _ScopeSpans(msgspec.Struct, gc=False, rename="camel"):
-    scope: _Scope | None = None
-    spans: list[_Span] | None = None
+    scope: _Scope | msgspec.UnsetType = msgspec.UNSET
+    spans: list[_Span] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Resource(msgspec.Struct, gc=False, rename="camel"):
-    attributes: list[_Pair] | None = None
+    attributes: list[_Pair] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _ResourceSpans(msgspec.Struct, gc=False, rename="camel"):
-    resource: _Resource | None = None
-    scope_spans: list[_ScopeSpans] | None = None
+    resource: _Resource | msgspec.UnsetType = msgspec.UNSET
+    scope_spans: list[_ScopeSpans] | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Traces(msgspec.Struct, gc=False, rename="camel"):
-    resource_spans: list[_ResourceSpans] | None
+    resource_spans: list[_ResourceSpans]
 
 
 _DECODER = msgspec.json.Decoder(_Traces, strict=False)
@@ -118,14 +119,12 @@ def _spans(traces: _Traces) -> list[SpanData]:
     spans: list[SpanData] = []
     # Trace and parent ids come again and again.
     known: dict[str | None, int | None] = {None: None, "": None}
-    for resource_spans in traces.resource_spans or ():
+    for resource_spans in traces.resource_spans:
         resource = resource_spans.resource
-        shared = _attributes(resource.attributes) if resource is not None and resource.attributes else {}
+        shared = _attributes(resource.attributes) if resource and resource.attributes else {}
         for scope_spans in resource_spans.scope_spans or ():
             scope = scope_spans.scope
-            _add(
-                spans, scope_spans.spans or (), (scope.name or "") if scope is not None else "", shared, known
-            )
+            _add(spans, scope_spans.spans or (), (scope.name or "") if scope else "", shared, known)
     return spans
 
 
@@ -140,7 +139,7 @@ def _add(
         parent_text = span.parent_span_id
         status, attributes, events = span.status, span.attributes, span.events
         error, message = False, ""
-        if status is not None:
+        if status:
             code = status.code
             error = code is not None and code != 0 and _is_error(code)
             message = status.message or ""
@@ -204,12 +203,16 @@ def _attributes(pairs: Iterable[_Pair], depth: int = 0) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for pair in pairs:
         value = pair.value
-        if value is None:
+        if value is _UNSET:
             attributes[pair.key] = None
             continue
         text, number = value.string_value, value.int_value
         flag, real = value.bool_value, value.double_value
-        if value.array_value is not None or value.kvlist_value is not None or value.bytes_value is not None:
+        if (
+            value.array_value is not _UNSET
+            or value.kvlist_value is not _UNSET
+            or value.bytes_value is not None
+        ):
             attributes[pair.key] = _value(value, depth)
         elif text is not None:
             if number is not _UNSET or flag is not None or real is not None:
@@ -230,9 +233,7 @@ def _attributes(pairs: Iterable[_Pair], depth: int = 0) -> dict[str, Any]:
     return attributes
 
 
-def _value(value: _Value | None, depth: int) -> Any:
-    if value is None:
-        return None
+def _value(value: _Value, depth: int) -> Any:
     given = [kind for kind in msgspec.structs.astuple(value) if kind is not None and kind is not _UNSET]
     if len(given) > 1 or (value.bool_value is not None and type(value.bool_value) is not bool):
         raise _Odd
@@ -240,9 +241,9 @@ def _value(value: _Value | None, depth: int) -> Any:
         return read_double(value.double_value)
     if value.bytes_value is not None:
         return read_bytes(value.bytes_value)
-    if value.array_value is not None:
+    if value.array_value is not _UNSET:
         inner = inner_depth(depth)
         return tuple([_value(item, inner) for item in value.array_value.values or ()])
-    if value.kvlist_value is not None:
+    if value.kvlist_value is not _UNSET:
         return _attributes(value.kvlist_value.values or (), inner_depth(depth))
     return given[0] if given else None

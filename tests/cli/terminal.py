@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -18,15 +19,20 @@ class Terminal:
 
     def __init__(self, *arguments: str, cwd: Path, env: Mapping[str, str] | None = None) -> None:
         self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=cwd,
-            env=environment({"COLUMNS": "80", "LINES": "50", **(env or {})}),
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-        )
+        # A job in the background ignores interrupts, and so would what it starts.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            self.process = subprocess.Popen(
+                [*COMMAND, *arguments],
+                cwd=cwd,
+                env=environment({"COLUMNS": "80", "LINES": "50", **(env or {})}),
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+            )
+        finally:
+            signal.signal(signal.SIGINT, before)
         os.close(slave)
         self.output = b""
         self._deadline = time.monotonic() + TIMEOUT_S

@@ -207,6 +207,11 @@ def test_the_usual_form_is_read_quickly_and_alike():
         USUAL.replace(b'"code":2', b'"code":"ERROR"'),
         USUAL.replace(b'"-42"', b'"-4_2"'),
         USUAL.replace(b'"doubleValue":1}', b'"doubleValue":1e999}'),
+        b'{"resourceSpans":"NULL"}',
+        USUAL.replace(b'"scope":{"name":"lib","version":"1"}', b'"scope":"null"'),
+        USUAL.replace(b'"status":{}', b'"status":"Null"'),
+        USUAL.replace(b'{"key":"n","value":{}}', b'{"key":"n","value":"null"}'),
+        USUAL.replace(b'{"intValue":1},{}]', b'{"intValue":1},"null"]'),
         b'{"resourceSpans":' + b"[" * 100_000,
     ],
 )
