@@ -20,6 +20,7 @@ FLOOR = (
     "opentelemetry-api==1.40.0",
     "opentelemetry-sdk==1.40.0",
     "opentelemetry-exporter-otlp==1.40.0",
+    "opentelemetry-proto==1.40.0",
     "opentelemetry-instrumentation==0.61b0",
     "opentelemetry-distro==0.61b0",
 )
