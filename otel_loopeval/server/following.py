@@ -23,6 +23,7 @@ from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.server.intake import Batch, Group, Intake, Others, ids_of
 from otel_loopeval.server.served import ServedRun
+from otel_loopeval.server.waiting import Waiting
 
 CLOSED_ROOT: Final = "root"
 CLOSED_IDLE: Final = "idle"
@@ -168,12 +169,7 @@ class Following:
         self._rooted: OrderedDict[bytes, _Trace] = OrderedDict()  # by when the root came
         self._rootless: OrderedDict[bytes, _Trace] = OrderedDict()  # by when there was news
         self._over: OrderedDict[bytes, None] = OrderedDict()
-        self._waiting: dict[bytes, list[Others]] = {}
-        self._waited: dict[bytes, list[Others]] = {}
-        self._decoded: dict[bytes, list[SpanData]] = {}  # the same, of what had to be decoded
-        self._once_decoded: dict[bytes, list[SpanData]] = {}
-        self._waiting_bytes = 0
-        self._turned_at = 0.0
+        self._waiting = Waiting(self._limits.waiting_bytes, self._limits.idle_s)
         self.held_bytes = 0
         self.counts = Counts(0, 0, 0, 0, 0, {}, 0, 0)
 
@@ -224,8 +220,7 @@ class Following:
                 self._put(key, trace, spans, now)
                 kept += spans
             else:
-                self._decoded.setdefault(key, []).extend(spans)
-                self._waiting_bytes += sum(map(size_of, spans))
+                self._waiting.add_decoded(key, spans)
         self._take_others(batch, now, kept)
         for key in fresh:
             self._recall(key, now, kept)
@@ -301,39 +296,23 @@ class Following:
             self._rootless[key] = trace
 
     def _take_others(self, batch: Batch, now: float, kept: list[SpanData]) -> None:
-        open_traces, waiting = self._open, self._waiting
+        open_traces, wait = self._open, self._waiting.add
         for key, others in batch.others.items():
             trace = open_traces.get(key)
-            if trace is not None:
-                self._surround(key, trace, others, now, kept)
-                continue
-            before = waiting.get(key)
-            if before is None:
-                waiting[key] = others
+            if trace is None:
+                wait(key, others)
             else:
-                before += others
-        self._waiting_bytes += batch.size + batch.total * _WAITING_BYTES
-        if (
-            self._waiting_bytes * 2 > self._limits.waiting_bytes
-            or now - self._turned_at > self._limits.idle_s
-        ):
-            self._waited, self._waiting = waiting, {}
-            self._once_decoded, self._decoded = self._decoded, {}
-            self._waiting_bytes = 0
-            self._turned_at = now
+                self._surround(key, trace, others, now, kept)
+        self._waiting.grow(batch.size, batch.total, now)
 
     def _recall(self, key: bytes, now: float, kept: list[SpanData]) -> None:
         """A trace turns out to be of interest: what has been seen of it before is around it."""
-        trace = self._open.get(key)
-        for waiting in (self._waited, self._waiting):
-            others = waiting.pop(key, None)
-            if trace is not None and others is not None:
-                self._surround(key, trace, others, now, kept)
-        for decoded in (self._once_decoded, self._decoded):
-            spans = decoded.pop(key, None)
-            if trace is not None and spans is not None:
-                self._put(key, trace, spans, now)
-                kept += spans
+        others, decoded = self._waiting.pop(key)
+        if others and (trace := self._open.get(key)) is not None:
+            self._surround(key, trace, others, now, kept)
+        if decoded and (trace := self._open.get(key)) is not None:  # it may have grown too large just now
+            self._put(key, trace, decoded, now)
+            kept += decoded
 
     def _surround(
         self, key: bytes, trace: _Trace, others: list[Others], now: float, kept: list[SpanData]
@@ -492,8 +471,6 @@ class Following:
 
 
 _trace_id: Final[Callable[[SpanData], int]] = attrgetter("trace_id")
-_WAITING_BYTES: Final = 80
-"""What Python takes for a span that waits, beside its bytes."""
 
 
 def _text(value: object) -> str:
