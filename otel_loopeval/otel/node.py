@@ -11,6 +11,7 @@ from otel_loopeval.evaluation.stop import is_stop
 from otel_loopeval.otel import _sdk
 from otel_loopeval.otel.errors import swallow
 from otel_loopeval.otel.pipeline import open_spans
+from otel_loopeval.runs.dialects.frameworks import PAUSES
 from otel_loopeval.runs.run import LoopRun
 
 EMPTY_CONTEXT = Context()
@@ -90,21 +91,13 @@ def _is_inside(current: Any, node: Any) -> bool:
     return state is wanted
 
 
-_PAUSES = {
-    "langgraph.errors.GraphInterrupt",
-    "pydantic_ai.exceptions.ApprovalRequired",
-    "pydantic_ai.exceptions.CallDeferred",
-}
-"""Exceptions by which frameworks wait for a person: a run that one of them ends is paused."""
-
-
 def fails(error: BaseException | None, run: LoopRun) -> bool:
     """Whether an exception means that the loop failed, as opposed to being stopped, cancelled or paused."""
     return isinstance(error, Exception) and run.outcome != semconv.OUTCOME_PAUSED and not _is_pause(error)
 
 
 def _is_pause(error: BaseException) -> bool:
-    return any(f"{kind.__module__}.{kind.__qualname__}" in _PAUSES for kind in type(error).__mro__)
+    return any(f"{kind.__module__}.{kind.__qualname__}" in PAUSES for kind in type(error).__mro__)
 
 
 def outcome_of(error: BaseException) -> str:

@@ -21,6 +21,7 @@ from otel_loopeval.runs.dialects.frameworks import (
     HOST,
     LEAF,
     NATURES,
+    PAUSES,
     SILENT_ROOTS,
     framework_of,
     is_ai,
@@ -50,7 +51,7 @@ _OUT_OF_TURNS: Final = (
 )
 _OUT_OF_TURNS_TEXT: Final = "Max turns exceeded"
 """What the OpenAI Agents SDK says of it: it tells no type of the exception."""
-_PAUSED: Final = ("GraphInterrupt", "NodeInterrupt", "Interrupt", "CallDeferred", "ApprovalRequired")
+_PAUSED: Final = frozenset(name.rpartition(".")[2] for name in PAUSES)  # spans may tell no module
 
 
 class Following:

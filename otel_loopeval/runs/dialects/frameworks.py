@@ -1,8 +1,19 @@
-"""Which framework emitted a span, by its instrumentation scope: a bounded set of names for metrics."""
+"""What there is to know of frameworks: which one emitted a span, by its scope, and how they pause a run."""
 
 from typing import Final
 
 from otel_loopeval import semconv
+
+PAUSES: Final = frozenset(
+    {
+        "langgraph.errors.GraphInterrupt",
+        "langgraph.errors.NodeInterrupt",
+        "langgraph.types.Interrupt",
+        "pydantic_ai.exceptions.ApprovalRequired",
+        "pydantic_ai.exceptions.CallDeferred",
+    }
+)
+"""Exceptions by which frameworks wait for a person: a run that one of them ends is paused."""
 
 _BY_WORD: Final = (
     # The first that is in the scope's name; the more specific before the more general.
