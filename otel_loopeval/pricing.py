@@ -7,7 +7,7 @@ wrong one. The list comes with the package; nothing is fetched.
 from collections.abc import Callable
 from datetime import datetime, timezone
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -87,27 +87,26 @@ def price(usage: Usage, ended_ns: int) -> float | None:
     """
     if usage.model is None:
         return None
-    # The list may be exchanged while we run. Who has one keeps it alive, so that no other gets its id.
-    cost = _cost_of(usage.provider, usage.model, id(_snapshot()))
-    return None if cost is None else cost(usage, ended_ns)
+    # The list may be exchanged while we run. What comes of one keeps it alive, so that no other gets its id.
+    return _cost_of(usage.provider, usage.model, id(_snapshot()))(usage, ended_ns)
 
 
 @lru_cache(maxsize=256)
-def _cost_of(provider: str | None, model: str, _list: int) -> Callable[[Usage, int], float | None] | None:
-    """Tells what calls of a model cost; None if it is not on the list."""
+def _cost_of(provider: str | None, model: str, _list: int) -> Callable[[Usage, int], float | None]:
+    """Tells what calls of a model cost."""
     named, _, rest = model.partition("/")
     if provider is None:
         provider = named if rest else ""
     provider_id = _list_name(provider)
     snapshot = _snapshot()
     if all(entry.id != provider_id for entry in snapshot.providers):  # it would guess
-        return None
+        return partial(_no_cost, snapshot)
     found = _find(snapshot, provider_id, model)
     if found is None and rest and _list_name(named) == provider_id:
         model = rest  # "openai/gpt-4o-mini", as routers write it
         found = _find(snapshot, provider_id, model)
     if found is None:
-        return None
+        return partial(_no_cost, snapshot)
     lines: dict[int, tuple[Any, _Line | None]] = {}  # by the prices of a time, which are kept alive
 
     def cost(usage: Usage, ended_ns: int) -> float | None:
@@ -115,6 +114,8 @@ def _cost_of(provider: str | None, model: str, _list: int) -> Callable[[Usage, i
         prices = found.get_prices(at or datetime.now(timezone.utc))
         known = lines.get(id(prices))
         if known is None:
+            if len(lines) >= _MAX_LINES:
+                lines.clear()
             known = lines[id(prices)] = prices, _line(prices)
         _, line = known
         if line is not None and min(usage[:4]) >= 0 and usage.input_tokens >= sum(usage[2:4]):
@@ -124,8 +125,11 @@ def _cost_of(provider: str | None, model: str, _list: int) -> Callable[[Usage, i
         except (LookupError, ValueError):  # more cached tokens than there are
             return None
 
-    # It holds the list, whose id stands for it.
     return cost
+
+
+def _no_cost(_list: Any, _usage: Usage, _ended_ns: int) -> None:
+    """The cost of calls of a model that is not on the list."""
 
 
 def _find(snapshot: Any, provider_id: str, model: str) -> Any:
@@ -157,6 +161,8 @@ class _Line(NamedTuple):
 
 
 _MANY = 1_000_000
+_MAX_LINES = 100
+"""Prices of a model that are remembered: it has a few, unless a later list makes new ones each time."""
 _PROBES = (Usage(7, 5, 3, 2), Usage(9_876_543, 8_765_432, 3_456_789, 1_234_567))
 
 
