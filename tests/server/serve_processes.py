@@ -259,3 +259,15 @@ def as_json(body: bytes) -> bytes:
                     if key in span:
                         span[key] = base64.b64decode(span[key]).hex()
     return json.dumps(document).encode()
+
+
+def sends(port: int, body: bytes) -> bool:
+    """Whether a body of traces is taken."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request("POST", "/v1/traces", body, PROTOBUF)
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()

@@ -6,12 +6,11 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 from server import serve_worker
-from server.serve_processes import HEALTHY, PROTOBUF, STUCK, Serve, Sink, Traffic, await_that, serving
+from server.serve_processes import HEALTHY, STUCK, Serve, Sink, Traffic, await_that, sends, serving
 from support.backends import need
 from support.environments import ROOT
 from support.servers import free_ports
@@ -75,7 +74,7 @@ def test_of_two_servers_one_is_killed_and_no_verdict_is_wrong(stored: bool, tmp_
         load = threading.Thread(target=_load, args=(http, ended))
         sent = 0
         try:
-            await_that(lambda: _sends(http, b""), "the Collector")
+            await_that(lambda: sends(http, b""), "the Collector")
             load.start()
             kept = 0
             expected: dict[int, bool] = {}
@@ -86,7 +85,7 @@ def test_of_two_servers_one_is_killed_and_no_verdict_is_wrong(stored: bool, tmp_
                 *begin, agent, root = traffic.taken()
                 expected[read_request(root)[0].trace_id] = number % 2 == 0
                 for body in begin:
-                    assert _sends(http, body)
+                    assert sends(http, body)
                 sent += len(begin)
                 rests.append([agent, root])
                 if number == BEFORE - 1:
@@ -97,7 +96,7 @@ def test_of_two_servers_one_is_killed_and_no_verdict_is_wrong(stored: bool, tmp_
                     servers[1] = start(2, second_port)
             for rest in rests:
                 for body in rest:
-                    assert _sends(http, body)
+                    assert sends(http, body)
             await_that(lambda: len({v.trace_id for v in sink.verdicts()}) == RUNS, "all verdicts")
             ended.set()
             load.join(30)
@@ -152,23 +151,12 @@ def _load(port: int, ended: threading.Event) -> None:
     traffic = Traffic()
     while not ended.wait(0.02):
         traffic.plain(100)
-        _sends(port, traffic.body())
+        sends(port, traffic.body())
 
 
 def _runs_in(path: Path) -> int:
     connection = sqlite3.connect(path)
     try:
         return connection.execute("SELECT count(*) FROM runs").fetchone()[0]
-    finally:
-        connection.close()
-
-
-def _sends(port: int, body: bytes) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        connection.request("POST", "/v1/traces", body, PROTOBUF)
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
     finally:
         connection.close()

@@ -18,6 +18,7 @@ from server.serve_processes import (
     Traffic,
     as_json,
     await_that,
+    sends,
     serving,
 )
 from support.backends import need
@@ -219,10 +220,10 @@ def test_a_collector_in_front_keeps_what_a_killed_server_and_next_hop_did_not_ta
     log = (tmp_path / "collector.log").open("wb")
     front = subprocess.Popen([collector, "--config", "queue.yaml"], cwd=tmp_path, stdout=log, stderr=log)
     try:
-        await_that(lambda: _sends(in_front, b""), "the Collector")
+        await_that(lambda: sends(in_front, b""), "the Collector")
         for number, bodies in enumerate(runs):
             for body in bodies[:-1]:
-                assert _sends(in_front, body)
+                assert sends(in_front, body)
             if number == 5:
                 sinks[-1].__exit__()
             if number == 8:
@@ -233,7 +234,7 @@ def test_a_collector_in_front_keeps_what_a_killed_server_and_next_hop_did_not_ta
                 sinks.append(Sink(hop))
                 sinks[-1].__enter__()
         for bodies in runs:
-            assert _sends(in_front, bodies[-1])
+            assert sends(in_front, bodies[-1])
         sent = {
             (span.trace_id, span.span_id) for bodies in runs for body in bodies for span in read_request(body)
         }
@@ -260,14 +261,3 @@ def test_a_collector_in_front_keeps_what_a_killed_server_and_next_hop_did_not_ta
     fired = {v.trace_id: v.attributes["loopeval.health.doom_loop_fired"] for v in told}
     assert [fired[read_request(bodies[-1])[0].trace_id] for bodies in runs] == [False, True] * 10
     assert len(kept(tmp_path / "runs.db")) == 20
-
-
-def _sends(port: int, body: bytes) -> bool:
-    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-    try:
-        connection.request("POST", "/v1/traces", body, PROTOBUF)
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
