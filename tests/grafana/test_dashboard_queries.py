@@ -75,9 +75,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
                 prometheus.start()
                 for version in VERSIONS:
                     fill(collector, version, folder / "app.log")
-                # The last of the rules that are read, of both processes.
-                arrived = "sum(loopeval:wasted_cost_usd:increase5m)"
+                arrived = "sum(loopeval_wasted_cost_USD_total)"
                 await_that(lambda: prometheus.value(arrived) == 6.0, "the metrics of both processes")
+                prometheus.await_rules()
                 yield Stack(prometheus, jaeger)
 
 

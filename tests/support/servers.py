@@ -187,7 +187,11 @@ class Collector(Server):
         super().__init__(command, folder / "collector.log", ready, settings)
 
     def exporting(self) -> dict[str, str]:
-        """Variables that make the SDK of another process export here, soon and often."""
+        """Variables that make the SDK of another process export here.
+
+        Metrics go out once a minute and when the process ends. Not more often: an exemplar is part of one
+        export only, and Prometheus sees what is there when it scrapes.
+        """
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self.grpc_port}",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
@@ -195,7 +199,6 @@ class Collector(Server):
             "OTEL_TRACES_EXPORTER": "otlp",
             "OTEL_METRICS_EXPORTER": "otlp",
             "OTEL_LOGS_EXPORTER": "otlp",
-            "OTEL_METRIC_EXPORT_INTERVAL": "1000",
             "OTEL_BSP_SCHEDULE_DELAY": "200",
             "NO_PROXY": "127.0.0.1,localhost",
         }
@@ -295,6 +298,21 @@ class Prometheus(Server):
         """Labels and value of each series."""
         result = get(f"{self.url}/api/v1/query", query=expression)["data"]["result"]
         return [(series["metric"], float(series["value"][1])) for series in result]
+
+    def await_rules(self) -> None:
+        """Wait until every group of rules has been evaluated on what is there now.
+
+        Groups are evaluated at moments of their own, so what one has seen another may not have.
+        """
+        moments: dict[str, set[str]] = {}
+
+        def evaluated() -> bool:
+            for group in get(f"{self.url}/api/v1/rules")["data"]["groups"]:
+                moments.setdefault(group["name"], set()).add(group["lastEvaluation"])
+            # The last one before this, one that may have begun before it, and one for what was a moment late.
+            return bool(moments) and all(len(each) > 3 for each in moments.values())
+
+        await_that(evaluated, "all rules")
 
     def alerts(self) -> list[dict[str, Any]]:
         """What fires, with annotations."""
