@@ -27,6 +27,7 @@ class ServedRun:
         closed_ns: When it was closed here, in nanoseconds since the epoch.
         judged_before: Whether a verdict of it came with its spans: it is shown, and neither counted nor told
             of again.
+        tenant: Whose token brought its spans; empty where nobody is asked for one.
     """
 
     run: LoopRun
@@ -39,6 +40,7 @@ class ServedRun:
     complete: bool
     closed_ns: int
     judged_before: bool = False
+    tenant: str = ""
 
     @property
     def replayed(self) -> Replayed:
