@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from otel_loopeval.server.asgi import AsgiAnswer
 from otel_loopeval.server.core import Otlp
 from otel_loopeval.server.heads import Head
-from otel_loopeval.server.receiving import Receiver
+from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.replies import CONTINUE, Reply, as_http
 
 _MAX_QUEUE: Final = 100
@@ -17,14 +17,14 @@ class Exchange(NamedTuple):
     """A request that is all there.
 
     Attributes:
-        what: OTLP, an answer that is known already, or None for the page.
+        what: OTLP, an answer that is known already, or who answers; None only in :data:`KNOWN`.
         body: Its body.
         head: Its head; None where it came before.
-        path: Its path, where the page answers.
+        path: Its path, where an application answers.
         keep_alive: Whether the connection lives on after the answer.
     """
 
-    what: Otlp | Reply | None
+    what: Otlp | Reply | App | None
     body: bytes = b""
     head: Head | None = None
     path: str = ""
@@ -133,15 +133,14 @@ class Answering(asyncio.Protocol):
     def _begin(self, exchange: Exchange) -> None:
         self._current = exchange
         what = exchange.what
-        if what is None:
-            assert exchange.head is not None  # noqa: S101 - the page's are never known ones
-            assert self._receiver.page is not None  # noqa: S101 - else there was an answer
-            self._page = AsgiAnswer(self, exchange.head, exchange.path, exchange.body)
-            self._page.start(self._receiver.page)
-        elif isinstance(what, Otlp):
+        if isinstance(what, Otlp):
             self._core.begin(what, exchange.body, self._answer)
-        else:
+        elif isinstance(what, Reply):
             self._answer(what)
+        else:
+            assert exchange.head is not None and what is not None  # noqa: S101, PT018 - as known ones are
+            self._page = AsgiAnswer(self, exchange.head, exchange.path, exchange.body)
+            self._page.start(what)
 
     def _answer(self, reply: Reply) -> None:
         exchange = self._current

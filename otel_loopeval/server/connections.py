@@ -14,7 +14,7 @@ import httptools
 from otel_loopeval.server.answering import KNOWN, Answering, Exchange
 from otel_loopeval.server.core import Otlp
 from otel_loopeval.server.heads import Head, KnownHeads
-from otel_loopeval.server.receiving import Receiver
+from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.replies import CONTINUE, Reply, refused
 
 _MAX_HEAD: Final = 65_536
@@ -101,7 +101,7 @@ class Connection(Answering):
         self._offered = False  # the head offers another protocol
         self._headway = 0  # bytes that came without any of a body
         self._raw_head = b""  # of the message that the parser is given next
-        self._what: Otlp | None = None  # what the body is for; None with a head: the page
+        self._what: Otlp | App | None = None  # what the body is for
         self._path = ""
         self._refused = False  # the rest of the body is for nobody
         self._buffer = bytearray()
@@ -259,7 +259,7 @@ class Connection(Answering):
         try:
             path = unquote((httptools.parse_url(self._target).path or b"").decode("ascii"))
         except (httptools.HttpParserError, UnicodeDecodeError):
-            what: Otlp | Reply | None = refused(400, "this is no URL")
+            what: Otlp | Reply | App = refused(400, "this is no URL")
         else:
             self._path = path
             what = self._receiver.route(head, path)
@@ -274,7 +274,7 @@ class Connection(Answering):
             else:
                 self._owes_continue = True
         elif (
-            what is not None
+            isinstance(what, Otlp)
             and raw_head
             and head.keep_alive
             and not any(name == b"transfer-encoding" for name, _ in headers)
@@ -288,7 +288,7 @@ class Connection(Answering):
             return
         self._buffer += body
         self._core.inflight += len(body)
-        if self._what is None:
+        if not isinstance(self._what, Otlp):
             if len(self._buffer) > _MAX_PAGE_BODY:
                 self._refuse(refused(413, "nothing here takes a body"))
             return

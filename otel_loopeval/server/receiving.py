@@ -21,12 +21,11 @@ class Receiver:
     Args:
         core: Does the work.
         ready: Whether the server is ready for work.
-        metrics: Gives the metrics as text, and their type.
+        metrics: What answers with the metrics.
         page: What answers everything else, and asks for tokens itself; None for nothing.
 
     Attributes:
         core: Does the work.
-        page: What answers where :meth:`route` says nothing.
     """
 
     def __init__(
@@ -34,16 +33,16 @@ class Receiver:
         core: Core,
         *,
         ready: Callable[[], bool],
-        metrics: Callable[[], tuple[bytes, bytes]],
+        metrics: App,
         page: App | None = None,
     ) -> None:
         self.core = core
-        self.page = page
+        self._page = page
         self._ready = ready
         self._metrics = metrics
 
-    def route(self, head: Head, path: str) -> Otlp | Reply | None:
-        """What a request is, by its head: OTLP to be taken, answered already, or a matter of the page (None).
+    def route(self, head: Head, path: str) -> Otlp | Reply | App:
+        """What a request is, by its head: OTLP to be taken, answered already, or who answers it.
 
         Args:
             head: Its head.
@@ -54,16 +53,15 @@ class Receiver:
             return self._otlp(signal, head)
         if path in ("/healthz", "/readyz", "/metrics"):
             return self._plain(path, head.method)
-        if self.page is None:
+        if self._page is None:
             return refused(404, "OTLP is taken at /v1/traces, /v1/metrics and /v1/logs")
-        return None
+        return self._page
 
-    def _plain(self, path: str, method: str) -> Reply:
+    def _plain(self, path: str, method: str) -> Reply | App:
         if method not in ("GET", "HEAD"):
             return refused(405, "GET it")._replace(allow=b"GET, HEAD")
         if path == "/metrics":
-            body, content_type = self._metrics()
-            return Reply(200, body, content_type)
+            return self._metrics
         if path == "/readyz" and not self._ready():
             return refused(503, "not ready")
         return Reply(200, b"ok", TEXT)

@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.server import grpc_intake
 from otel_loopeval.server.connections import Connections
 from otel_loopeval.server.core import Core
+from otel_loopeval.server.exposition import Exposition
 from otel_loopeval.server.options import Address, ServeOptions, Tls
 from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.self_metrics import SelfMetrics
@@ -90,7 +89,12 @@ class Server:
         listener = _listen(options.http)
         host, port = listener.getsockname()[:2]
         connections = Connections(
-            Receiver(self.core, ready=lambda: self._ready, metrics=self._metrics, page=self._page),
+            Receiver(
+                self.core,
+                ready=lambda: self._ready,
+                metrics=Exposition(self.core.registry),
+                page=self._page,
+            ),
             options.max_connections,
         )
         grpc_server = None
@@ -130,9 +134,6 @@ class Server:
         clocks[0].cancel()
         if self._store is not None:
             await asyncio.to_thread(self._store.close)
-
-    def _metrics(self) -> tuple[bytes, bytes]:
-        return generate_latest(self.core.registry), CONTENT_TYPE_LATEST.encode()
 
     async def _watch(self, connections: Connections) -> None:
         """Give up what others take too long for."""

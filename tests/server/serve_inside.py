@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from otel_loopeval.server.connections import Connections
 from otel_loopeval.server.core import Core
+from otel_loopeval.server.exposition import Exposition
 from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.receiving import Receiver
 
@@ -25,7 +26,7 @@ class Inside(NamedTuple):
 async def inside(options: ServeOptions) -> AsyncGenerator[Inside, None]:
     """A server of HTTP with its clock, ended at the end."""
     core = Core(options)
-    receiver = Receiver(core, ready=lambda: True, metrics=lambda: (b"none", b"text/plain"))
+    receiver = Receiver(core, ready=lambda: True, metrics=Exposition(core.registry))
     connections = Connections(receiver, options.max_connections)
     server = await asyncio.get_running_loop().create_server(connections.new, "127.0.0.1", 0, backlog=1_000)
 

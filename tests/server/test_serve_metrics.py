@@ -1,13 +1,16 @@
 """/metrics of ``serve``: valid, named as ever, and bounded whatever spans say."""
 
 import re
+import socket
 import subprocess
 from pathlib import Path
 
+import pytest
 from server.serve_processes import Traffic, await_that, serving
 from support.backends import need
 
 from otel_loopeval import semconv
+from otel_loopeval.server.verdicts import MAX_KINDS
 
 NAMES = sorted(
     value
@@ -74,3 +77,46 @@ def test_metrics_are_valid_and_bounded_whatever_spans_say(tmp_path: Path) -> Non
     assert values["loopeval_run_mode"] == {"agent"}
     assert values["loopeval_guard_kind"] == {"other"}
     assert values["loopeval_guard_action"] == {"observe"}
+
+
+def kinds(service: str, agents: int) -> bytes:
+    """Runs of a service, each of another agent in a framework of its own."""
+    traffic = Traffic(service)
+    tracer = traffic.provider.get_tracer("otel_loopeval")
+    for number in range(agents):
+        said = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": f"agent {number}",
+            "loopeval.run.framework": f"framework {service} {number}",
+        }
+        with tracer.start_as_current_span(f"evaluation_loop agent {number}", attributes=said):
+            pass
+    return traffic.body()
+
+
+def test_many_kinds_of_runs_fill_no_memory_and_keep_nobody_waiting(tmp_path: Path) -> None:
+    agents = 90
+    services = MAX_KINDS // agents + 5
+    with serving("--store", "runs.db", "--grace", "0s", cwd=tmp_path) as server:
+        for number in range(services):
+            assert server.send(kinds(f"service {number}", agents)) == 200
+        await_that(lambda: server.metrics()["loopeval_serve_traces_open"] == 0, "all of them judged")
+        runs = {name: count for name, count in server.metrics().items() if name.startswith("loopeval_runs_")}
+        assert sum(runs.values()) == services * agents
+        assert len(runs) == MAX_KINDS + 1
+        (others,) = (count for name, count in runs.items() if 'job="_other"' in name)
+        assert others == services * agents - MAX_KINDS
+        assert len({re.search(r'framework="([^"]*)"', name)[1] for name in runs}) == 101  # type: ignore[index]
+
+        with (
+            socket.create_connection(("127.0.0.1", server.port)) as scraper,
+            socket.create_connection(("127.0.0.1", server.port)) as other,
+        ):
+            scraper.sendall(b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n")
+            other.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert other.recv(1_000).startswith(b"HTTP/1.1 200")
+            scraper.setblocking(False)
+            with pytest.raises(BlockingIOError):  # the metrics are not there yet
+                scraper.recv(1)
+            scraper.setblocking(True)
+            assert scraper.recv(1_000).startswith(b"HTTP/1.1 200")
