@@ -128,6 +128,7 @@ def test_the_table_of_the_server_s_limits_is_true() -> None:
     pytest.importorskip("starlette", reason="the extra [server] is not installed")
     from otel_loopeval.server.following import Limits  # noqa: PLC0415 - needs the extra
     from otel_loopeval.server.options import ServeOptions  # noqa: PLC0415
+    from otel_loopeval.server.verdicts import MAX_KINDS  # noqa: PLC0415
 
     section = README.read_text(encoding="utf-8").partition("`serve`\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([a-z].*?) \| ([\d,]+) ?(\w*) \| (?:`(--[\w-]+)`)? ?\|", section, re.MULTILINE)
@@ -143,6 +144,7 @@ def test_the_table_of_the_server_s_limits_is_true() -> None:
     assert stated == {
         "requests in work at once": ServeOptions().max_inflight,
         "traces with runs under way": limits.max_traces,
+        "kinds of runs at `/metrics`: service, agent, mode and framework": MAX_KINDS,
         "spans of one trace": limits.max_trace_spans,
         "closed traces that are remembered": limits.remembered,
     }

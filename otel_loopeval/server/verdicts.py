@@ -22,10 +22,8 @@ from otel_loopeval.runs.spelling import end_attributes, guard_event, start_attri
 from otel_loopeval.server.served import ServedRun
 from otel_loopeval.version import __version__
 
-MAX_AGENTS: Final = 100
-"""Agent names that the metrics of a process show; the ones after are ``_other``."""
-MAX_SERVICES: Final = 1_000
-"""Services that they show; likewise."""
+MAX_NAMES: Final = 1_000
+"""Agents, and services, that the metrics show; the ones after are ``_other``."""
 MAX_FRAMEWORKS: Final = 100
 """Frameworks that they show; the ones after are ``other``."""
 MAX_LABEL: Final = 200
@@ -264,8 +262,8 @@ class RunMetrics:
         """The labels that every metric of a run has: spans may say what they like, and fill no memory."""
         run = served.run
         nested = _word(run.parent is not None)
-        service = _shown(served.service, self._services, MAX_SERVICES, semconv.AGENT_OTHER)
-        agent = _shown(run.agent, self._agents, MAX_AGENTS, semconv.AGENT_OTHER)
+        service = _shown(served.service, self._services, MAX_NAMES, semconv.AGENT_OTHER)
+        agent = _shown(run.agent, self._agents, MAX_NAMES, semconv.AGENT_OTHER)
         framework = _shown(run.framework, self._frameworks, MAX_FRAMEWORKS, semconv.FRAMEWORK_OTHER)
         kind = (service, agent, run.mode, framework, nested)
         if kind not in self._kinds:
