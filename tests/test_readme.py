@@ -148,7 +148,7 @@ def test_the_table_of_the_server_s_limits_is_true() -> None:
         "spans of one trace": limits.max_trace_spans,
         "closed traces that are remembered": limits.remembered,
     }
-    assert len(rows) == 10
+    assert len(rows) == 11
 
 
 def test_options_of_the_server_in_the_readme_exist() -> None:
