@@ -126,7 +126,7 @@ _UNITS = {"s": 1, "h": 3_600, "d": 86_400, "MiB": 2**20, "GiB": 2**30}
 
 def test_the_table_of_the_server_s_limits_is_true() -> None:
     pytest.importorskip("starlette", reason="the extra [server] is not installed")
-    from otel_loopeval.server.following import Limits  # noqa: PLC0415 - needs the extra
+    from otel_loopeval.server.limits import Limits  # noqa: PLC0415 - needs the extra
     from otel_loopeval.server.options import ServeOptions  # noqa: PLC0415
     from otel_loopeval.server.verdicts import MAX_KINDS  # noqa: PLC0415
 

@@ -220,7 +220,7 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         ValueError: It cannot be done, or is not safe.
     """
     from otel_loopeval.runs.verdict import Policy  # noqa: PLC0415 - as above
-    from otel_loopeval.server.following import Limits  # noqa: PLC0415
+    from otel_loopeval.server.limits import Limits  # noqa: PLC0415
     from otel_loopeval.server.options import ServeOptions, Tls  # noqa: PLC0415
 
     tls = None

@@ -5,10 +5,10 @@ from collections import deque
 from typing import Any, Final, NamedTuple
 
 from otel_loopeval.server.asgi import AsgiAnswer
-from otel_loopeval.server.core import Otlp
 from otel_loopeval.server.heads import Head
 from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.replies import CONTINUE, Reply, as_http
+from otel_loopeval.server.requests import Otlp
 
 _MAX_QUEUE: Final = 100
 

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import httptools
 
 from otel_loopeval.server.answering import KNOWN, Answering, Exchange
-from otel_loopeval.server.core import Otlp
 from otel_loopeval.server.heads import Head, KnownHeads
 from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.replies import CONTINUE, Reply, refused
+from otel_loopeval.server.requests import Otlp
 
 _MAX_HEAD: Final = 65_536
 _MAX_PAGE_BODY: Final = 65_536

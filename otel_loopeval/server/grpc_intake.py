@@ -12,8 +12,10 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
-from otel_loopeval.server.core import PROTOBUF, SIGNALS, Core, Reply, refused
+from otel_loopeval.server.core import Core
 from otel_loopeval.server.options import Address, ServeOptions, Tls
+from otel_loopeval.server.replies import PROTOBUF, Reply, refused
+from otel_loopeval.server.requests import SIGNALS
 
 _METHODS: Final = {
     f"/opentelemetry.proto.collector.{signal.removesuffix('s') if signal != 'metrics' else signal}.v1."

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from otel_loopeval.runs.verdict import Policy
-from otel_loopeval.server.following import Limits
+from otel_loopeval.server.limits import Limits
 
 _MAX_PORT: Final = 65_535
 _MAX_TENANT: Final = 100

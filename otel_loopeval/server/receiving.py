@@ -3,9 +3,10 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
-from otel_loopeval.server.core import SIGNALS, Core, Otlp
+from otel_loopeval.server.core import Core
 from otel_loopeval.server.heads import Head
 from otel_loopeval.server.replies import JSON, PROTOBUF, TEXT, Reply, refused
+from otel_loopeval.server.requests import SIGNALS, Otlp
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

@@ -28,7 +28,7 @@ class SelfMetrics(Collector):
         yield _counter(semconv.METRIC_SERVE_SPANS, counts.spans)
         yield _counter(semconv.METRIC_SERVE_MARKED_SPANS, counts.marked)
         yield _counter(semconv.METRIC_SERVE_ALREADY_JUDGED, counts.judged_before)
-        yield _counter(semconv.METRIC_SERVE_VERDICTS_LOST, core.verdicts_lost)
+        yield _counter(semconv.METRIC_SERVE_VERDICTS_LOST, core.telling.lost)
         yield _gauge(semconv.METRIC_SERVE_TRACES_OPEN, core.following.open_traces)
         yield _gauge(semconv.METRIC_SERVE_HELD, core.following.held_bytes)
         dropped = _labelled(semconv.METRIC_SERVE_DROPPED, semconv.REASON)

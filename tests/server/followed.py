@@ -7,8 +7,9 @@ from otel_loopeval.otlp.protobuf import read_request
 from otel_loopeval.reports.records import record_of
 from otel_loopeval.runs.reconstruct import replay
 from otel_loopeval.runs.tracker import Tracker
-from otel_loopeval.server.following import Following, Limits
+from otel_loopeval.server.following import Following
 from otel_loopeval.server.intake import Intake
+from otel_loopeval.server.limits import Limits
 from otel_loopeval.server.served import ServedRun
 
 
@@ -23,7 +24,7 @@ class Followed:
         self.following = Following(
             self.intake,
             self.runs.append,
-            on_close=self.closed.append,
+            on_close=lambda _tenant, trace_id: self.closed.append(trace_id),
             clock_ns=lambda: 1,
             limits=limits,
             **options,

@@ -8,7 +8,7 @@ from server.serve_processes import HEALTHY, STUCK, Traffic
 from support.foreign_agents import DIALECTS, Dialect
 
 from otel_loopeval.otlp.protobuf import read_request
-from otel_loopeval.server.following import Limits
+from otel_loopeval.server.limits import Limits
 from otel_loopeval.server.verdicts import verdict_id, verdict_request
 
 
@@ -179,7 +179,7 @@ def test_open_runs_go_on_from_what_a_store_has() -> None:
     first, second = Followed(), Followed(complete_since_ns=10**19)
     kept = [span for body in pieces[:-2] for span in first.following.take(first.intake.read(body), 0.0)]
 
-    assert second.following.restore(kept, 0.0) == len(kept)
+    assert second.following.restore([("", span) for span in kept], 0.0) == len(kept)
     second.take(*pieces[-2:])
     second.following.finish()
 

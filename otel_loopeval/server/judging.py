@@ -1,0 +1,117 @@
+"""From a trace that is over to the runs in it, judged as ``otel-loopeval score`` judges stored ones."""
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from typing import Final
+
+from otel_loopeval import semconv
+from otel_loopeval.runs.reconstruct import Replayed, replay
+from otel_loopeval.runs.resume import Segments
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.runs.tracker import Tracker
+from otel_loopeval.runs.usage import Price
+from otel_loopeval.runs.verdict import Policy
+from otel_loopeval.server.served import ServedRun
+
+_SERVICE: Final = "service.name"
+_ENVIRONMENTS: Final = ("deployment.environment.name", "deployment.environment")
+
+
+class Judging:
+    """Judges the runs of traces that are over.
+
+    Args:
+        policy: What counts as healthy where a run does not say.
+        price: Tells what a call cost.
+        complete_since_ns: When we began, in nanoseconds since the epoch: of a trace that was under way then,
+            an earlier process may have spans, so it is incomplete; 0 if none can have.
+        max_age_s: How long a trace may be under way.
+        clock_ns: The time, in nanoseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        policy: Policy | None,
+        price: Price | None,
+        complete_since_ns: int,
+        max_age_s: float,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._policy = policy
+        self._price = price
+        self._complete_since_ns = complete_since_ns
+        self._ended_before_ns = complete_since_ns - int(max_age_s * 1e9)
+        self._clock_ns = clock_ns
+        # A run that pauses goes on in a trace of its own, and never in another tenant's.
+        self._segments: dict[str, Segments] = {}
+
+    def runs(
+        self,
+        tenant: str,
+        trace_id: int,
+        spans: tuple[SpanData, ...],
+        *,
+        judged: Container[int | None],
+        cut: bool,
+    ) -> Iterator[ServedRun]:
+        """The runs of a trace.
+
+        Args:
+            tenant: Whose it is.
+            trace_id: Its id.
+            spans: Its spans.
+            judged: Ids of the roots that have a verdict; None for a run without a root.
+            cut: Whether spans of it are missing.
+        """
+        segments = self._segments.get(tenant)
+        if segments is None:
+            segments = self._segments[tenant] = Segments()
+        tracker = Tracker(self._policy, price=self._price, segments=segments)
+        for replayed in replay(spans, tracker):
+            root = replayed.root
+            before = (None if root is None else root.span_id) in judged or (
+                root is not None and semconv.HEALTH_DOOM_LOOP_FIRED in root.attributes
+            )
+            yield self._served(replayed, spans, tenant, trace_id, cut=cut, before=before)
+
+    def straddles(self, spans: Iterable[SpanData]) -> bool:
+        """Whether a trace was under way when we began, so that an earlier process may have some of it.
+
+        It may have ended, too, while there was no process to take its end. What ended long before is history
+        that somebody sends, and whole.
+        """
+        spans = tuple(spans)
+        since, ended = self._complete_since_ns, self._ended_before_ns
+        return any(span.start_ns < since for span in spans) and any(span.end_ns > ended for span in spans)
+
+    def _served(
+        self,
+        replayed: Replayed,
+        spans: tuple[SpanData, ...],
+        tenant: str,
+        trace_id: int,
+        *,
+        cut: bool,
+        before: bool,
+    ) -> ServedRun:
+        run, verdict, root = replayed
+        if cut:
+            verdict = verdict._replace(outcome=semconv.OUTCOME_INCOMPLETE, decided=False, reasons=())
+        resource = (root or spans[0]).resource
+        return ServedRun(
+            run,
+            verdict,
+            root,
+            spans,
+            trace_id,
+            _text(resource.get(_SERVICE)),
+            next((text for name in _ENVIRONMENTS if (text := _text(resource.get(name)))), ""),
+            verdict.outcome != semconv.OUTCOME_INCOMPLETE,
+            self._clock_ns(),
+            before,
+            tenant,
+        )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,65 @@
+"""Verdicts on their way to the next hop."""
+
+from collections import deque
+from typing import Final
+
+from otel_loopeval.server.forwarding import Forwarder
+from otel_loopeval.server.passing_on import is_for_good, is_taken
+from otel_loopeval.server.replies import PROTOBUF
+from otel_loopeval.server.served import ServedRun
+from otel_loopeval.server.verdicts import verdict_request
+
+_MAX_WAITING: Final = 10_000
+_A_REQUEST: Final = 500
+
+
+class Telling:
+    """Tells the next hop the verdicts; they wait where it is away.
+
+    Args:
+        forwarder: Sends to the next hop; None where there is none to be told.
+
+    Attributes:
+        lost: Verdicts that the next hop did not take.
+    """
+
+    def __init__(self, forwarder: Forwarder | None) -> None:
+        self.lost = 0
+        self._forwarder = forwarder
+        self._waiting: deque[ServedRun] = deque()
+
+    def add(self, served: ServedRun) -> None:
+        """A run is over. Of very many that wait, the latest do."""
+        if self._forwarder is None:
+            return
+        if len(self._waiting) >= _MAX_WAITING:
+            self._waiting.popleft()
+            self.lost += 1
+        self._waiting.append(served)
+
+    async def send(self) -> bool:
+        """Send what waits.
+
+        Returns:
+            Whether nothing is left.
+        """
+        waiting = self._waiting
+        while waiting and self._forwarder is not None:
+            count = min(len(waiting), _A_REQUEST)
+            batch = [waiting.popleft() for _ in range(count)]
+            answer = await self._forwarder.ask(b"/v1/traces", PROTOBUF, b"", verdict_request(batch))
+            if is_taken(answer):
+                continue
+            if is_for_good(answer):
+                self.lost += count
+                continue
+            room = _MAX_WAITING - len(waiting)
+            self.lost += max(count - room, 0)
+            waiting.extendleft(reversed(batch[max(count - room, 0) :]))
+            return False
+        return True
+
+    def give_up(self) -> None:
+        """What waits still is lost: we end."""
+        self.lost += len(self._waiting)
+        self._waiting.clear()
