@@ -292,7 +292,7 @@ def page_options(options: "ServeOptions") -> "PageOptions":
     try:
         return PageOptions(
             trace_urls=options.trace_urls,
-            tokens=frozenset(options.tokens),
+            tokens=options.tokens,
             hosts=LOOPBACK_HOSTS if options.http.is_loopback else None,
         )
     except ValueError as error:

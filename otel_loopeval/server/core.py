@@ -53,7 +53,7 @@ class Core:
         inflight: Bytes of the requests that are worked on.
         clock: Measures what others take.
         draining: Whether the server is about to end, and takes nothing more.
-        tenant_of: Tells whose token a request brings; see :meth:`Tokens.tenant_of`.
+        tenant_of: Tells whose token a request brings; see :meth:`Tokens.tenant_of_bearer`.
     """
 
     def __init__(
@@ -90,14 +90,16 @@ class Core:
         )
         if store is not None:
             since_ns = time.time_ns() - int(options.limits.max_age_s * 1e9)
-            self.following.remember(("", trace_id) for trace_id, _ in store.closed_roots(since_ns))
-            restored = self.following.restore((("", span) for span in store.open_spans()), time.monotonic())
+            self.following.remember(
+                (tenant, trace_id) for tenant, trace_id, _ in store.closed_roots(since_ns)
+            )
+            restored = self.following.restore(store.open_spans(), time.monotonic())
             if restored:
                 _log.info("restored %d spans of open runs", restored)
         import_module("otel_loopeval.runs.turns")  # runs import it when they need it: not later
         if price is not None:
             price(Usage(1, 1, model="gpt-4o", provider="openai"), time.time_ns())  # reads its list: not later
-        self.tenant_of = Tokens(options.tokens).tenant_of
+        self.tenant_of = Tokens(options.tokens).tenant_of_bearer
 
     # In ----------------------------------------------------------------------------------------------------
 

@@ -102,7 +102,6 @@ class Keeping:
             tenant: Whose they are.
             done: Called on this loop once they are safe, with None, or with what went wrong.
         """
-        del tenant  # which the store does not take yet
         loop = asyncio.get_running_loop()
 
         def stored(future: "Future[None]") -> None:
@@ -111,7 +110,7 @@ class Keeping:
                 self._failed(error)
             done(error)
 
-        future = _tried(lambda: self._store.put_spans(spans))
+        future = _tried(lambda: self._store.put_spans(spans, tenant))
         future.add_done_callback(lambda future: loop.call_soon_threadsafe(stored, future))
 
     def owes(self, tenant: str, spans: Iterable[SpanData]) -> bool:
@@ -247,8 +246,8 @@ class Keeping:
                 self._given_up.remove(trace)
             else:
                 most -= 1
-                _, trace_id = trace
-                going.append((trace, _tried(lambda: self._store.close_trace(trace_id))))  # noqa: B023 - called at once
+                tenant, trace_id = trace
+                going.append((trace, _tried(lambda: self._store.close_trace(trace_id, tenant))))  # noqa: B023 - called at once
         self._going = going
 
     def _failed(self, error: BaseException) -> None:

@@ -51,26 +51,29 @@ class ServedRun:
 class RunStore(Protocol):
     """What keeps spans of open runs, and runs that are over. Thread-safe; no method blocks."""
 
-    def put_spans(self, spans: Sequence[SpanData]) -> "Future[None]":
-        """Keep spans of a run that may go on. The future is done once they are safely on disk."""
+    def put_spans(self, spans: Sequence[SpanData], tenant: str = "") -> "Future[None]":
+        """Keep spans of a tenant's run that may go on. The future is done once they are safely on disk."""
         ...
 
     def put_run(self, run: ServedRun) -> "Future[None]":
         """Keep a run that is over."""
         ...
 
-    def close_trace(self, trace_id: int) -> "Future[None]":
-        """A trace is closed: :meth:`open_spans` tells of its spans no more."""
+    def close_trace(self, trace_id: int, tenant: str = "") -> "Future[None]":
+        """A trace of a tenant is closed: :meth:`open_spans` tells of its spans no more."""
         ...
 
-    def open_spans(self) -> Iterable[SpanData]:
-        """The spans of all traces that are not closed, as after a crash."""
+    def open_spans(self) -> Iterable[tuple[str, SpanData]]:
+        """The spans of all traces that are not closed, as after a crash, each with its tenant.
+
+        They come by tenant, then by trace.
+        """
         ...
 
-    def closed_roots(self, since_ns: int) -> list[tuple[int, int]]:
-        """Trace and span ids of the roots of runs that were closed at a time (nanoseconds) or later."""
+    def closed_roots(self, since_ns: int) -> list[tuple[str, int, int]]:
+        """Tenant, trace id and root's span id of runs that were closed at a time (nanoseconds) or later."""
         ...
 
-    def close(self) -> None:
-        """Write what is left and close the files."""
+    def close(self, patience_s: float = 20.0) -> bool:
+        """Write what is left and close the files, within so many seconds; whether they are closed."""
         ...

@@ -1,4 +1,7 @@
-"""Lists of stored runs: filters, and pages that are as quick at the end of a long list as at the start."""
+"""What is read of the store: lists, as quick at the end of a long one as at the start, runs, open spans.
+
+A tenant of None stands for all tenants.
+"""
 
 import sqlite3
 from dataclasses import dataclass, replace
@@ -24,7 +27,7 @@ _CONDITIONS: Final = {
     UNDECIDED: "passed IS NULL",
     DOOM_LOOP: "doom_loop = 1",
 }
-_COLUMNS: Final = "key, service, environment, complete, closed_ns, record, seq"
+_COLUMNS: Final = "key, service, environment, complete, closed_ns, record, tenant"
 
 
 class Cursor(NamedTuple):
@@ -32,12 +35,12 @@ class Cursor(NamedTuple):
 
     Attributes:
         closed_ns: When that run was judged.
-        seq: Its number in the store.
+        key: Its key: its number in the store would tell how many runs others have.
         newer: Whether the newer side is meant, not the older.
     """
 
     closed_ns: int
-    seq: int
+    key: str
     newer: bool = False
 
 
@@ -73,13 +76,11 @@ class RunPage:
         runs: The runs.
         older: Where the next page begins; None at the end.
         newer: Where the page before ends; None at the beginning.
-        total: Runs in the list, at most :data:`MOST_COUNTED` + 1.
     """
 
     runs: tuple[StoredRun, ...]
     older: Cursor | None
     newer: Cursor | None
-    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,77 +96,116 @@ class Choices:
     services: tuple[str, ...]
 
 
-def read_page(connection: sqlite3.Connection, asked: RunFilter, cursor: Cursor | None, size: int) -> RunPage:
+def read_page(
+    connection: sqlite3.Connection, tenant: str | None, asked: RunFilter, cursor: Cursor | None, size: int
+) -> RunPage:
     """Read one page of a list."""
-    where, values = _where(asked)
-    towards = "ASC" if cursor is not None and cursor.newer else "DESC"
+    where, values = _where(tenant, asked)
+    backwards = cursor is not None and cursor.newer
     place, at = "", []
     if cursor is not None:
-        place = f" AND (closed_ns, seq) {'>' if cursor.newer else '<'} (?, ?)"
-        at = [min(cursor.closed_ns, _MAX_INT), min(cursor.seq, _MAX_INT)]
+        # A run that has gone meanwhile is taken for the last one of its time, which few share.
+        own, own_values = _of(tenant)
+        place = (
+            f" AND (closed_ns, seq) {'>' if backwards else '<'} "  # noqa: S608 - of our own words only
+            f"(?, ifnull((SELECT seq FROM runs WHERE key = ? AND {own}), ?))"
+        )
+        at = [min(cursor.closed_ns, _MAX_INT), cursor.key, *own_values, _MAX_INT if backwards else 0]
+    towards = "ASC" if backwards else "DESC"
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM runs WHERE {where}{place} "  # noqa: S608 - of our own words only
+        f"SELECT {_COLUMNS} FROM runs WHERE {where}{place} "  # noqa: S608 - likewise
         f"ORDER BY closed_ns {towards}, seq {towards} LIMIT ?",
         [*values, *at, size + 1],
     ).fetchall()
     more = len(rows) > size
-    rows = rows[:size]
-    if towards == "ASC":
-        rows.reverse()
-    total = _count(connection, where, values)
-    has_newer = more if towards == "ASC" else cursor is not None
-    has_older = True if towards == "ASC" else more
+    runs = [run_of(*row) for row in rows[:size]]
+    if backwards:
+        runs.reverse()
+    has_newer = more if backwards else cursor is not None
+    has_older = backwards or more
     return RunPage(
-        runs=tuple(run_of(*row[:6]) for row in rows),
-        older=Cursor(rows[-1][4], rows[-1][6]) if rows and has_older else None,
-        newer=Cursor(rows[0][4], rows[0][6], newer=True) if rows and has_newer else None,
-        total=total,
+        runs=tuple(runs),
+        older=Cursor(runs[-1].closed_ns, runs[-1].key) if runs and has_older else None,
+        newer=Cursor(runs[0].closed_ns, runs[0].key, newer=True) if runs and has_newer else None,
     )
 
 
-def read_counts(connection: sqlite3.Connection, asked: RunFilter) -> dict[str | None, int]:
+def read_counts(
+    connection: sqlite3.Connection, tenant: str | None, asked: RunFilter
+) -> dict[str | None, int]:
     """Count runs by verdict (None: of all), whatever verdict is asked for; see :data:`MOST_COUNTED`."""
-    counts: dict[str | None, int] = {}
-    for verdict in (None, *VERDICTS):
-        where, values = _where(replace(asked, verdict=verdict))
-        counts[verdict] = _count(connection, where, values)
-    return counts
+    return {
+        verdict: _count(connection, *_where(tenant, replace(asked, verdict=verdict)))
+        for verdict in (None, *VERDICTS)
+    }
 
 
-def read_run(connection: sqlite3.Connection, key: str) -> tuple[StoredRun, bytes] | None:
+def read_run(connection: sqlite3.Connection, tenant: str | None, key: str) -> tuple[StoredRun, bytes] | None:
     """Read one run and its packed details, or None if there is no such run."""
+    own, values = _of(tenant)
     row: tuple[Any, ...] | None = connection.execute(
-        f"SELECT {_COLUMNS}, detail FROM runs JOIN details USING (seq) WHERE key = ?",  # noqa: S608 - likewise
-        (key,),
+        f"SELECT {_COLUMNS}, detail FROM runs JOIN details USING (seq) WHERE key = ? AND {own}",  # noqa: S608 - likewise
+        [key, *values],
     ).fetchone()
-    return None if row is None else (run_of(*row[:6]), row[7])
+    return None if row is None else (run_of(*row[:-1]), row[-1])
 
 
-def read_siblings(
-    connection: sqlite3.Connection, trace_id: int, but: str, most: int
-) -> tuple[StoredRun, ...]:
-    """Read the other runs of a trace, in the order in which they were judged."""
+def read_siblings(connection: sqlite3.Connection, run: StoredRun, most: int) -> tuple[StoredRun, ...]:
+    """Read the other runs of a run's trace, in the order in which they were judged."""
+    trace_id = int(run.record.trace_id or "0", 16).to_bytes(16, "big")
     rows = connection.execute(
-        f"SELECT {_COLUMNS} FROM runs WHERE trace_id = ? AND key != ? ORDER BY closed_ns, seq LIMIT ?",  # noqa: S608 - likewise
-        (trace_id.to_bytes(16, "big"), but, most),
+        f"SELECT {_COLUMNS} FROM runs WHERE tenant = ? AND trace_id = ? AND key != ? "  # noqa: S608 - likewise
+        "ORDER BY closed_ns, seq LIMIT ?",
+        (run.tenant, trace_id, run.key, most),
     )
-    return tuple(run_of(*row[:6]) for row in rows)
+    return tuple(run_of(*row) for row in rows)
 
 
-def read_choices(connection: sqlite3.Connection, most: int) -> Choices:
+def read_choices(connection: sqlite3.Connection, tenant: str | None, most: int) -> Choices:
     """Read what filters can choose from."""
-    return Choices(_distinct(connection, "agent", most), _distinct(connection, "service", most))
+    return Choices(*(_distinct(connection, tenant, column, most) for column in ("agent", "service")))
 
 
-def read_open_traces(connection: sqlite3.Connection) -> int:
+def read_tenants(connection: sqlite3.Connection, most: int) -> tuple[str, ...]:
+    """Read the tenants that have runs, sorted."""
+    return _distinct(connection, None, "tenant", most)
+
+
+def read_open_traces(connection: sqlite3.Connection, tenant: str | None) -> int:
     """Count the traces that have spans kept and are not closed, at most :data:`MOST_OPEN` + 1."""
     # From one trace to the next in the index, since each may have very many spans.
+    own, values = ("1", []) if tenant is None else ("tenant = ?", [tenant])
+    next_one = (
+        f"FROM open_spans WHERE {own} AND (tenant, trace_id) > (whose, id) ORDER BY tenant, trace_id LIMIT 1"
+    )
     return connection.execute(
-        "WITH RECURSIVE traces (id) AS (SELECT min(trace_id) FROM open_spans UNION ALL "
-        "SELECT (SELECT min(trace_id) FROM open_spans WHERE trace_id > id) FROM traces WHERE id IS NOT NULL "
-        "LIMIT ?) SELECT count(id) FROM traces",
-        (MOST_OPEN + 1,),
+        "WITH RECURSIVE traces (whose, id) AS (VALUES ('', x'') UNION ALL "  # noqa: S608 - likewise
+        f"SELECT (SELECT tenant {next_one}), (SELECT trace_id {next_one}) FROM traces WHERE id IS NOT NULL "
+        "LIMIT ?) SELECT count(id) - 1 FROM traces",
+        [*values * 2, MOST_OPEN + 2],
     ).fetchone()[0]
+
+
+def read_open_spans(
+    connection: sqlite3.Connection, after: tuple[str, bytes, bytes], most: int
+) -> list[tuple[str, bytes, bytes, str]]:
+    """Read spans of open traces, by tenant and trace: tenant, trace id, span id, line."""
+    return connection.execute(
+        "SELECT tenant, trace_id, span_id, line FROM open_spans "
+        "WHERE (tenant, trace_id, span_id) > (?, ?, ?) ORDER BY tenant, trace_id, span_id LIMIT ?",
+        (*after, most),
+    ).fetchall()
+
+
+def read_closed_roots(connection: sqlite3.Connection, since_ns: int) -> list[tuple[str, int, int]]:
+    """Read tenant, trace id and span id of the roots of runs that were closed at a time or later."""
+    rows = connection.execute(
+        "SELECT tenant, trace_id, root_id FROM runs WHERE closed_ns >= ? AND root_id IS NOT NULL", (since_ns,)
+    )
+    return [
+        (tenant, int.from_bytes(trace_id, "big"), int.from_bytes(root_id, "big"))
+        for tenant, trace_id, root_id in rows
+    ]
 
 
 def _count(connection: sqlite3.Connection, where: str, values: list[Any]) -> int:
@@ -175,20 +215,27 @@ def _count(connection: sqlite3.Connection, where: str, values: list[Any]) -> int
     ).fetchone()[0]
 
 
-def _distinct(connection: sqlite3.Connection, column: str, most: int) -> tuple[str, ...]:
+def _distinct(connection: sqlite3.Connection, tenant: str | None, column: str, most: int) -> tuple[str, ...]:
     # From one name to the next in the index: SELECT DISTINCT would read all of it.
+    own, values = _of(tenant)
+    first = f"SELECT min({column}) FROM runs WHERE {own} AND {column} >"  # noqa: S608 - likewise
     rows = connection.execute(
-        f"WITH RECURSIVE names (name) AS (SELECT min({column}) FROM runs UNION ALL "  # noqa: S608 - likewise
-        f"SELECT (SELECT min({column}) FROM runs WHERE {column} > name) FROM names WHERE name IS NOT NULL) "
-        "SELECT name FROM names WHERE name IS NOT NULL AND name != '' LIMIT ?",
-        (most,),
+        f"WITH RECURSIVE names (name) AS ({first} '' UNION ALL "  # noqa: S608 - likewise
+        f"SELECT ({first} name) FROM names WHERE name IS NOT NULL) "
+        "SELECT name FROM names WHERE name IS NOT NULL LIMIT ?",
+        [*values * 2, most],
     )
     return tuple(row[0] for row in rows)
 
 
-def _where(asked: RunFilter) -> tuple[str, list[Any]]:
-    conditions: list[str] = []
-    values: list[Any] = []
+def _of(tenant: str | None) -> tuple[str, list[Any]]:
+    # The second half lets SQLite take the indexes that have tenants' runs only.
+    return ("1", []) if tenant is None else ("tenant = ? AND tenant != ''", [tenant])
+
+
+def _where(tenant: str | None, asked: RunFilter) -> tuple[str, list[Any]]:
+    condition, values = _of(tenant)
+    conditions = [condition]
     if asked.verdict:
         conditions.append(_CONDITIONS[asked.verdict])
     for column, value in (("agent", asked.agent), ("service", asked.service)):
@@ -198,4 +245,4 @@ def _where(asked: RunFilter) -> tuple[str, list[Any]]:
     if asked.since_ns is not None:
         conditions.append("closed_ns >= ?")
         values.append(asked.since_ns)
-    return " AND ".join(conditions) or "1", values
+    return " AND ".join(conditions), values

@@ -1,5 +1,6 @@
 """What the store keeps of a run: the record of it for lists, and the details that its page shows."""
 
+import hashlib
 import json
 import math
 import zlib
@@ -29,6 +30,7 @@ COLUMNS: Final = (
     "complete",
     "closed_ns",
     "record",
+    "tenant",
 )
 """The columns of the table of runs but for ``seq``."""
 _GUARD_FIELDS: Final = (
@@ -90,6 +92,7 @@ class StoredRun:
         environment: Deployment environment of the service; empty where it is unknown.
         complete: Whether all of its spans came.
         closed_ns: When it was judged, in nanoseconds since the epoch.
+        tenant: Whose token brought its spans; empty where nobody was asked for one.
     """
 
     key: str
@@ -98,6 +101,7 @@ class StoredRun:
     environment: str
     complete: bool
     closed_ns: int
+    tenant: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,13 @@ def key_of(served: ServedRun) -> str:
     root = served.root
     # Of a trace whose root is missing, several parts may be runs.
     last = f"{served.run.started_ns:x}-part" if root is None else f"{root.span_id:016x}"
-    return f"{served.trace_id:032x}-{last}"
+    key = f"{served.trace_id:032x}-{last}"
+    return f"{key}-{digest_of(served.tenant)}" if served.tenant else key
+
+
+def digest_of(tenant: str) -> str:
+    """Stands for a tenant where its name cannot: in addresses, say."""
+    return hashlib.blake2b(tenant.encode(), digest_size=8).hexdigest()
 
 
 def row_of(served: ServedRun) -> tuple[Any, ...]:
@@ -143,15 +153,18 @@ def row_of(served: ServedRun) -> tuple[Any, ...]:
         served.complete,
         served.closed_ns,
         _json({**fields, "agent": agent}),
+        served.tenant,
     )
 
 
-def run_of(key: str, service: str, environment: str, complete: int, closed_ns: int, record: str) -> StoredRun:
+def run_of(
+    key: str, service: str, environment: str, complete: int, closed_ns: int, record: str, tenant: str
+) -> StoredRun:
     """A run out of its columns."""
     fields = json.loads(record)
     for name in _TUPLES:
         fields[name] = tuple(fields[name])
-    return StoredRun(key, RunRecord(**fields), service, environment, bool(complete), closed_ns)
+    return StoredRun(key, RunRecord(**fields), service, environment, bool(complete), closed_ns, tenant)
 
 
 def packed_detail(served: ServedRun) -> bytes:

@@ -4,14 +4,14 @@ import math
 import sqlite3
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from otel_loopeval.server.store_schema import StoreError, explained
+from otel_loopeval.server.store_schema import StoreError, UnkeepableError, explained
 
 MAX_WAITING: Final = 200_000
 """Spans that may wait for the writer; more are refused, so that the memory of a slow disk is bounded."""
@@ -23,7 +23,22 @@ _SPARE_PAGES: Final = 100
 _JUMP_S: Final = 3_600.0
 """Seconds by which the clock may be ahead at once: more is a clock that was set, or a machine that slept."""
 
-Write = Callable[[sqlite3.Connection], object]
+_OF_VALUES: Final = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+)
+"""Errors of SQLite's that are not about the file, but about what is to go into it."""
+
+Write = Callable[[sqlite3.Connection], Collection[str]]
+"""Writes to the connection that it is given, inside a transaction.
+
+It returns the tenants whose lists of runs have changed."""
+
+
+class _NotBegunError(StoreError):
+    """There could be no transaction: another process has the file, or its disk is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +75,15 @@ class Writer:
         clock: The time in nanoseconds since the epoch.
 
     Attributes:
-        trouble: Why the last commit failed; empty if it did not.
-        changes: How often runs were added or removed.
+        trouble: Why the last commit failed; empty if it did not, or only for what was to be written.
+        changes: How often runs of a tenant were added or removed.
     """
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, retention: Retention, clock: Callable[[], int]
     ) -> None:
         self.trouble = ""
-        self.changes = 0
+        self.changes: Counter[str] = Counter()
         self._connection = connection
         self._path = path
         self._retention = retention
@@ -80,6 +95,7 @@ class Writer:
         self._waiting: deque[tuple[Write, int, Future[None]]] = deque()
         self._weight = 0
         self._ending = False
+        self._given_up = False
         self._thread = threading.Thread(target=self._work, name="loopeval-store", daemon=True)
         self._thread.start()
 
@@ -87,8 +103,7 @@ class Writer:
         """Have something written.
 
         Args:
-            write: Writes it to the connection that it is given, inside a transaction. If it returns True,
-                the list of runs has changed.
+            write: Writes it.
             weight: How many spans it is worth.
 
         Returns:
@@ -97,23 +112,41 @@ class Writer:
         future: Future[None] = Future()
         with self._turn:
             if self._ending:
-                refusal = "is closed"
-            elif self._weight + weight > MAX_WAITING and self._waiting:
-                refusal = f"is too slow: {self._weight:,} spans wait to be written"
-            else:
-                self._waiting.append((write, weight, future))
-                self._weight += weight
-                self._turn.notify()
+                future.set_exception(self._closed())
                 return future
-        future.set_exception(StoreError(f"the store {str(self._path)!r} {refusal}"))
+            if self._weight + weight > MAX_WAITING and self._waiting:
+                text = f"is too slow: {self._weight:,} spans wait to be written"
+                future.set_exception(StoreError(f"the store {str(self._path)!r} {text}"))
+                return future
+            self._waiting.append((write, weight, future))
+            self._weight += weight
+            self._turn.notify()
         return future
 
-    def close(self) -> None:
-        """Write what waits, and end."""
+    def close(self, patience_s: float) -> bool:
+        """Write what waits, and end.
+
+        Args:
+            patience_s: Seconds that it may take. After them, nothing more is begun.
+
+        Returns:
+            Whether it has ended. If not, the thread is still at its last write.
+        """
         with self._turn:
             self._ending = True
             self._turn.notify()
-        self._thread.join()
+        self._thread.join(patience_s)
+        if not self._thread.is_alive():
+            return True
+        with self._turn:
+            self._given_up = True
+            dropped, self._waiting = self._waiting, deque()
+        for _, _, future in dropped:
+            _tell(future, self._closed())
+        return False
+
+    def _closed(self) -> StoreError:
+        return StoreError(f"the store {str(self._path)!r} is closed")
 
     def _work(self) -> None:
         look_at = time.monotonic()
@@ -146,37 +179,53 @@ class Writer:
         return batch
 
     def _commit(self, batch: "Sequence[tuple[Write, Future[None]]]") -> None:
-        error = self._write([write for write, _ in batch])
-        if error is not None and len(batch) > 1:
-            # One of them may be what cannot be written: the others shall not share its fate.
-            for each in batch:
-                self._commit([each])
-            return
-        for _, future in batch:
-            # A future that its owner cancelled is of no interest to anybody.
-            if future.set_running_or_notify_cancel():
-                if error is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(error)
+        """Write what waits together. Where that fails, each alone: one may be what cannot be written."""
+        parts = deque([batch])
+        while parts:
+            part = parts.popleft()
+            error: StoreError | None = None
+            if self._given_up:
+                error = self._closed()
+            else:
+                try:
+                    self._write([write for write, _ in part])
+                except _NotBegunError as failed:
+                    # The others would wait for as long, one after the other.
+                    part = [each for others in (part, *parts) for each in others]
+                    parts.clear()
+                    error = failed
+                except StoreError as failed:
+                    if len(part) > 1:
+                        parts.extend([each] for each in part)
+                        continue
+                    error = failed
+            for _, future in part:
+                _tell(future, error)
 
-    def _write(self, writes: Sequence[Write]) -> StoreError | None:
-        changed = False
+    def _write(self, writes: Sequence[Write]) -> None:
+        """Write, and commit.
+
+        Raises:
+            StoreError: It is not written.
+        """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self.trouble = str(explained(self._path, error))
+            raise _NotBegunError(self.trouble) from error
+        changed: list[str] = []
+        try:
             for write in writes:
-                changed = write(self._connection) is True or changed
+                changed.extend(write(self._connection))
             self._connection.execute("COMMIT")
-        except Exception as error:  # noqa: BLE001 - whoever waits is told, and the thread goes on
+        except Exception as error:  # whatever it is, whoever waits is told, and the thread goes on
             self._roll_back()
-            found = explained(self._path, error) if isinstance(error, sqlite3.Error) else None
-            found = found or StoreError(f"cannot be kept in the store {str(self._path)!r}: {error}")
-            found.__cause__ = error
-            self.trouble = str(found)
-            return found
+            if isinstance(error, sqlite3.Error) and not isinstance(error, _OF_VALUES):
+                self.trouble = str(explained(self._path, error))
+                raise StoreError(self.trouble) from error
+            raise UnkeepableError(f"cannot be kept in the store {str(self._path)!r}: {error}") from error
         self.trouble = ""
-        self.changes += changed
-        return None
+        self.changes.update(changed)
 
     def _roll_back(self) -> None:
         try:
@@ -190,18 +239,20 @@ class Writer:
 
         A little at a time: others wait to be written.
         """
-        changes = self.changes
-        oldest = self._oldest()
-        if oldest is not None and self._write([lambda to: _remove_old(to, oldest)]) is not None:
+        before = sum(self.changes.values())
+        try:
+            oldest = self._oldest()
+            if oldest is not None:
+                self._write([lambda to: _remove_old(to, oldest)])
+            more = sum(self.changes.values()) > before
+            if not more:
+                size = self._size()
+                if size > self._retention.max_bytes:
+                    share = 1 - self._retention.max_bytes / size
+                    self._write([lambda to: _remove_oldest(to, share)])
+                    more = self._size() < size  # else nothing is left to remove
+        except StoreError:
             return False
-        more = self.changes != changes
-        if not more:
-            size = self._size()
-            if size > self._retention.max_bytes:
-                share = 1 - self._retention.max_bytes / size
-                if self._write([lambda to: _remove_oldest(to, share)]) is not None:
-                    return False
-                more = self._size() < size  # else nothing is left to remove
         return self._give_back() or more
 
     def _oldest(self) -> int | None:
@@ -238,26 +289,38 @@ class Writer:
         return (pages - free) * size
 
 
-def _remove_old(connection: sqlite3.Connection, oldest_ns: int) -> bool:
-    removed = connection.execute(
-        "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs WHERE closed_ns < ? LIMIT ?)",
-        (oldest_ns, _DELETED_AT_ONCE),
-    ).rowcount
+def _tell(future: "Future[None]", error: StoreError | None) -> None:
+    # A future that its owner cancelled is of no interest to anybody.
+    if future.set_running_or_notify_cancel():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
+
+
+def _remove_old(connection: sqlite3.Connection, oldest_ns: int) -> set[str]:
+    tenants = _remove_runs(connection, "WHERE closed_ns < ? LIMIT ?", (oldest_ns, _DELETED_AT_ONCE))
     connection.execute("DELETE FROM open_spans WHERE received_ns < ?", (oldest_ns,))
-    return removed > 0
+    return tenants
 
 
-def _remove_oldest(connection: sqlite3.Connection, share: float) -> bool:
+def _remove_oldest(connection: sqlite3.Connection, share: float) -> set[str]:
     """Remove a share of the runs, the oldest; where there are none, some spans of the oldest open traces."""
     runs = connection.execute("SELECT count(*) FROM runs").fetchone()[0]
-    removed = connection.execute(
-        "DELETE FROM runs WHERE seq IN (SELECT seq FROM runs ORDER BY closed_ns, seq LIMIT ?)",
-        (min(math.ceil(runs * share), _DELETED_AT_ONCE),),  # few large ones may be all that there are
-    ).rowcount
-    if not removed:
+    # Few large ones may be all that there are.
+    most = min(math.ceil(runs * share), _DELETED_AT_ONCE)
+    tenants = _remove_runs(connection, "ORDER BY closed_ns, seq LIMIT ?", (most,))
+    if not tenants:
         connection.execute(
-            "DELETE FROM open_spans WHERE (trace_id, span_id) IN "
-            "(SELECT trace_id, span_id FROM open_spans ORDER BY received_ns LIMIT ?)",
+            "DELETE FROM open_spans WHERE (tenant, trace_id, span_id) IN "
+            "(SELECT tenant, trace_id, span_id FROM open_spans ORDER BY received_ns LIMIT ?)",
             (_DELETED_AT_ONCE,),
         )
-    return removed > 0
+    return tenants
+
+
+def _remove_runs(connection: sqlite3.Connection, which: str, values: tuple[Any, ...]) -> set[str]:
+    """Remove runs; whose they were."""
+    rows = connection.execute(f"SELECT seq, tenant FROM runs {which}", values).fetchall()  # noqa: S608 - words of ours
+    connection.executemany("DELETE FROM runs WHERE seq = ?", [row[:1] for row in rows])
+    return {row[1] for row in rows}

@@ -100,12 +100,13 @@ def main() -> None:
         seconds = fill(store, options.runs)
         print(f"{options.runs:,} runs: {options.runs / seconds:,.0f} runs/s written")
         print(f"open spans: {spans_per_second(store, 2_000):,.0f} spans/s written")
+        view = store.view()
         last = NOW_NS - options.runs * APART_NS
         middle = NOW_NS - options.runs // 2 * APART_NS
         lists: dict[str, tuple[RunFilter, Cursor | None]] = {
             "first page": (RunFilter(), None),
-            "page in the middle": (RunFilter(), Cursor(middle, 0)),
-            "last page": (RunFilter(), Cursor(last + 50 * APART_NS, 0)),
+            "page in the middle": (RunFilter(), Cursor(middle, "")),
+            "last page": (RunFilter(), Cursor(last + 50 * APART_NS, "")),
             "unhealthy": (RunFilter("unhealthy"), None),
             "doom loop": (RunFilter("doom_loop"), None),
             "no verdict (there are none)": (RunFilter("none"), None),
@@ -116,11 +117,11 @@ def main() -> None:
             "last hour": (RunFilter(since_ns=NOW_NS - 3_600_000_000_000), None),
         }
         for name, (asked, cursor) in lists.items():
-            measure(name, options.rounds, lambda asked=asked, cursor=cursor: store.runs(asked, cursor))
-        measure("counts of all verdicts", options.rounds, lambda: store.counts(RunFilter()))
-        measure("names of agents and services", options.rounds, store.choices)
-        key = store.runs(RunFilter()).runs[0].key
-        measure("one run", options.rounds, lambda: store.run(key))
+            measure(name, options.rounds, lambda asked=asked, cursor=cursor: view.runs(asked, cursor))
+        measure("counts of all verdicts", options.rounds, lambda: view.counts(RunFilter()))
+        measure("names of agents and services", options.rounds, view.choices)
+        key = view.runs(RunFilter()).runs[0].key
+        measure("one run", options.rounds, lambda: view.run(key))
         app = page_app(store, clock=lambda: NOW_NS)
         long = agent_with_repeats(2**100, turns=10_000)
         store.put_run(long).result()

@@ -356,7 +356,7 @@ async def test_methods_other_than_get_are_refused(store: Store) -> None:
 
 
 async def test_with_tokens_one_is_needed_as_a_password_or_as_a_bearer(store: Store) -> None:
-    options = PageOptions(tokens=frozenset({"s3cret", "pässword"}))
+    options = PageOptions(tokens={"s3cret": "*", "pässword": "*"})
     refused = await get(store, "/", options)
     assert (refused.status_code, refused.headers["www-authenticate"]) == (
         401,
@@ -409,7 +409,7 @@ async def test_without_runs_it_says_how_to_send_some_to_its_own_address(
     assert "OTEL_EXPORTER_OTLP_HEADERS" not in text
     elsewhere = await get(store, "/", host="192.0.2.7:14318")
     assert 'OTEL_EXPORTER_OTLP_ENDPOINT=<span id="endpoint">http://192.0.2.7:14318</span>' in elsewhere.text
-    secret = await get(store, "/", PageOptions(tokens=frozenset({"s3cret"})), authorization="Bearer s3cret")
+    secret = await get(store, "/", PageOptions(tokens={"s3cret": "*"}), authorization="Bearer s3cret")
     assert "export OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20<var>token</var>" in secret.text
     assert "s3cret" not in secret.text
 

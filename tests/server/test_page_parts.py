@@ -14,7 +14,7 @@ from otel_loopeval.server.page import formats
 from otel_loopeval.server.page.charts import curve, spark
 from otel_loopeval.server.page.steps import iteration_at, repeats_in
 from otel_loopeval.server.page.timeline import timeline
-from otel_loopeval.server.store_rows import key_of, packed_detail, row_of, run_of, unpacked_detail
+from otel_loopeval.server.store_rows import COLUMNS, key_of, packed_detail, row_of, run_of, unpacked_detail
 from otel_loopeval.testing import TraceBuilder
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 2}
@@ -154,7 +154,7 @@ def test_numbers_money_and_times() -> None:
 def test_of_very_many_iterations_both_ends_show() -> None:
     run = served([5.0 + n / 1000 for n in range(1, 2001)])
     row = row_of(run)
-    stored = run_of(key_of(run), "", "", 1, run.closed_ns, row[-1])
+    stored = run_of(key_of(run), "", "", 1, run.closed_ns, row[COLUMNS.index("record")], "")
     found = timeline(stored, unpacked_detail(packed_detail(run)))
     assert [part.iteration.number for part in found.parts] == [*range(1, 101), *range(1901, 2001)]
     assert found.left_out == 1800

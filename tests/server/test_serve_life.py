@@ -112,7 +112,7 @@ def test_a_store_that_another_server_has_is_told(tmp_path: Path, capfd: pytest.C
 
 
 def test_a_full_disk_is_told_to_senders_and_what_was_kept_stays(tmp_path: Path) -> None:
-    limited = ("prlimit", f"--fsize={300 * 1024}")
+    limited = ("prlimit", f"--fsize={500 * 1024}")
     traffic = Traffic()
     statuses: list[int] = []
     with serving("--store", "runs.db", "--idle", "1h", before=limited, cwd=tmp_path) as server:

@@ -14,7 +14,7 @@ import pytest
 from support.served_runs import NOW_NS, agent_with_repeats, served, served_all
 
 from otel_loopeval.server.store import Store, open_store
-from otel_loopeval.server.store_queries import Cursor, RunFilter, read_page
+from otel_loopeval.server.store_queries import Cursor, RunFilter, read_choices, read_counts, read_page
 from otel_loopeval.server.store_schema import StoreError, open_writer
 from otel_loopeval.server.store_writer import Retention
 from otel_loopeval.testing import TraceBuilder
@@ -35,18 +35,22 @@ def put(store: Store, *runs: object) -> None:
 
 
 def agents(store: Store, **asked: object) -> list[str]:
-    return [run.record.agent for run in store.runs(RunFilter(**asked)).runs]  # type: ignore[reportArgumentType]
+    return [run.record.agent for run in store.view().runs(RunFilter(**asked)).runs]  # type: ignore[reportArgumentType]
+
+
+def total_of(store: Store) -> int:
+    return store.view().counts(RunFilter())[None]
 
 
 def test_a_run_comes_back_with_its_record_iterations_guard_events_and_spans(store: Store) -> None:
     put(store, served([4.0, 6.5, 9.0, 9.5], doom_loop=True))
-    (listed,) = store.runs(RunFilter()).runs
+    (listed,) = store.view().runs(RunFilter()).runs
     assert listed.key == f"{1:032x}-{1:016x}"
     assert (listed.record.agent, listed.service, listed.environment) == ("writer", "shop", "test")
     assert listed.record.passed is False
     assert listed.record.reasons == ("wasted_iterations", "doom_loop")
     assert listed.record.scores == (4.0, 6.5, 9.0, 9.5)
-    found = store.run(listed.key)
+    found = store.view().run(listed.key)
     assert found is not None
     run, detail = found
     assert run == listed
@@ -73,7 +77,7 @@ def test_a_run_comes_back_with_its_record_iterations_guard_events_and_spans(stor
 
 def test_turns_of_an_agent_keep_their_tokens_and_waste(store: Store) -> None:
     put(store, agent_with_repeats())
-    found = store.run(store.runs(RunFilter()).runs[0].key)
+    found = store.view().run(store.view().runs(RunFilter()).runs[0].key)
     assert found is not None
     assert [i.tokens for i in found[1].iterations] == [960, 1110, 1260, 1410, 1560, 1710]
     assert [i.wasted for i in found[1].iterations] == [False, False, True, True, True, True]
@@ -91,21 +95,21 @@ def test_a_run_inside_another_keeps_only_the_spans_inside_it(store: Store) -> No
         attributes={"gen_ai.agent.name": "outer", "loopeval.run.mode": "review"},
     )
     put(store, *served_all(builder.spans))
-    by_agent = {run.record.agent: run for run in store.runs(RunFilter()).runs}
-    spans = {name: store.run(run.key) for name, run in by_agent.items()}
+    by_agent = {run.record.agent: run for run in store.view().runs(RunFilter()).runs}
+    spans = {name: store.view().run(run.key) for name, run in by_agent.items()}
     assert {name: len(found[1].spans) for name, found in spans.items() if found} == {"inner": 2, "outer": 3}
-    assert [run.record.agent for run in store.siblings(by_agent["inner"])] == ["outer"]
+    assert [run.record.agent for run in store.view().siblings(by_agent["inner"])] == ["outer"]
 
 
 def test_a_run_that_comes_again_is_there_once_in_its_latest_state(store: Store) -> None:
     run = served([4.0, 9.0])
     put(store, replace(run, complete=False), run)
-    page = store.runs(RunFilter())
-    assert [(listed.complete, page.total) for listed in page.runs] == [(True, 1)]
+    page = store.view().runs(RunFilter())
+    assert [listed.complete for listed in page.runs] == [True]
 
 
 def test_an_unknown_key_is_no_run(store: Store) -> None:
-    assert store.run("nothing") is None
+    assert store.view().run("nothing") is None
 
 
 def test_lists_are_filtered_by_verdict_agent_service_and_time(store: Store) -> None:
@@ -124,7 +128,7 @@ def test_lists_are_filtered_by_verdict_agent_service_and_time(store: Store) -> N
     assert agents(store, agent="bad") == ["bad"]
     assert agents(store, service="shop", verdict="unhealthy") == ["looping"]
     assert agents(store, since_ns=NOW_NS - 2 * SECOND) == ["paused", "looping"]
-    choices = store.choices()
+    choices = store.view().choices()
     assert choices.agents == ("bad", "good", "looping", "paused")
     assert choices.services == ("other", "shop")
     with pytest.raises(ValueError, match="verdict is 'odd': it must be one of unhealthy, doom_loop, healthy"):
@@ -133,15 +137,15 @@ def test_lists_are_filtered_by_verdict_agent_service_and_time(store: Store) -> N
 
 def test_pages_go_forth_and_back_without_gaps_also_where_times_are_equal(store: Store) -> None:
     put(store, *(served([9.0], trace_id=n, agent=f"a{n}", closed_ns=NOW_NS + n // 3) for n in range(1, 8)))
-    first = store.runs(RunFilter(), size=3)
-    assert (first.newer, first.total) == (None, 7)
-    second = store.runs(RunFilter(), first.older, size=3)
-    third = store.runs(RunFilter(), second.older, size=3)
+    first = store.view().runs(RunFilter(), size=3)
+    assert first.newer is None
+    second = store.view().runs(RunFilter(), first.older, size=3)
+    third = store.view().runs(RunFilter(), second.older, size=3)
     assert third.older is None
     forth = [run.record.agent for page in (first, second, third) for run in page.runs]
     assert forth == ["a7", "a6", "a5", "a4", "a3", "a2", "a1"]
-    assert store.runs(RunFilter(), third.newer, size=3).runs == second.runs
-    back = store.runs(RunFilter(), second.newer, size=3)
+    assert store.view().runs(RunFilter(), third.newer, size=3).runs == second.runs
+    back = store.view().runs(RunFilter(), second.newer, size=3)
     assert (back.runs, back.newer) == (first.runs, None)
 
 
@@ -150,13 +154,13 @@ def test_spans_are_open_until_their_trace_is_closed(store: Store) -> None:
     for run in runs:
         store.put_spans(run.spans).result(10)
     store.put_spans(runs[0].spans).result(10)  # a retry
-    assert sorted(store.open_spans(), key=lambda s: (s.trace_id, s.span_id)) == sorted(
-        (span for run in runs for span in run.spans), key=lambda s: (s.trace_id, s.span_id)
-    )
+    assert list(store.open_spans()) == [
+        ("", span) for run in runs for span in sorted(run.spans, key=lambda span: span.span_id)
+    ]
     put(store, runs[0])
     store.close_trace(1).result(10)
-    assert {span.trace_id for span in store.open_spans()} == {2}
-    assert store.closed_roots(NOW_NS) == [(1, 1)]
+    assert {span.trace_id for _, span in store.open_spans()} == {2}
+    assert store.closed_roots(NOW_NS) == [("", 1, 1)]
     assert store.closed_roots(NOW_NS + 1) == []
 
 
@@ -166,11 +170,11 @@ def test_what_is_old_goes(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.db", retention, clock=lambda: now[0])
     put(store, served([9.0], trace_id=1, closed_ns=NOW_NS), served([9.0], trace_id=2, closed_ns=NOW_NS + 1))
     store.put_spans(served([9.0], trace_id=3).spans).result(10)
-    before = store.changes
+    before = store.view().changes
     now[0] += 3600 * SECOND + 1
-    while store.changes == before:
+    while store.view().changes == before:
         store.put_spans([]).result(10)
-    assert [run.closed_ns for run in store.runs(RunFilter()).runs] == [NOW_NS + 1]
+    assert [run.closed_ns for run in store.view().runs(RunFilter()).runs] == [NOW_NS + 1]
     assert list(store.open_spans()) == []
     store.close()
 
@@ -183,14 +187,13 @@ def test_the_oldest_go_where_the_file_is_too_large(tmp_path: Path) -> None:
             *(served([9.0] * 5, trace_id=n + 1, closed_ns=NOW_NS + n) for n in range(start, start + 500)),
         )
     before = -1
-    while store.changes != before:  # until nothing more goes
-        before = store.changes
+    while store.view().changes != before:  # until nothing more goes
+        before = store.view().changes
         store.put_spans([]).result(10)
     store.close()
     again = Store(tmp_path / "runs.db", clock=lambda: NOW_NS)
-    page = again.runs(RunFilter())
-    assert 0 < page.total < 2500
-    assert page.runs[0].closed_ns == NOW_NS + 2999, "the newest stay"
+    assert 0 < total_of(again) < 2500
+    assert again.view().runs(RunFilter()).runs[0].closed_ns == NOW_NS + 2999, "the newest stay"
     again.close()
 
 
@@ -214,7 +217,7 @@ def test_what_was_removed_is_given_back_to_the_disk(tmp_path: Path) -> None:
         if path.stat().st_size <= limit:
             break
         time.sleep(0.02)
-    total = smaller.runs(RunFilter()).total
+    total = total_of(smaller)
     assert 120 < total < 190, "as many as there is room for"
     smaller.close()
     assert on_disk(path) <= limit
@@ -228,12 +231,15 @@ def test_a_clock_that_jumps_takes_nothing_away(tmp_path: Path) -> None:
     now[0] += 10 * 365 * 86_400 * SECOND
     for _ in range(20):
         store.put_spans([]).result(10)
-        looks.append(store.runs(RunFilter()).total)
+        looks.append(total_of(store))
         time.sleep(0.02)
     now[0] = NOW_NS - 86_400 * SECOND  # and back, further than it was
     put(store, served([9.0], trace_id=2, closed_ns=now[0]))
     assert set(looks) == {1}
-    assert [run.closed_ns for run in store.runs(RunFilter()).runs] == [NOW_NS, NOW_NS - 86_400 * SECOND]
+    assert [run.closed_ns for run in store.view().runs(RunFilter()).runs] == [
+        NOW_NS,
+        NOW_NS - 86_400 * SECOND,
+    ]
     store.close()
 
 
@@ -245,7 +251,7 @@ def test_of_a_run_with_very_much_content_both_ends_are_kept(store: Store) -> Non
         for span in run.spans
     )
     put(store, replace(run, spans=heavy))
-    found = store.run(store.runs(RunFilter()).runs[0].key)
+    found = store.view().run(store.view().runs(RunFilter()).runs[0].key)
     assert found is not None
     kept = sorted(found[1].spans, key=lambda span: span.start_ns)
     # 16 million characters at each end: four calls there, and the calls of the model between them.
@@ -276,7 +282,7 @@ def test_a_closed_store_refuses_and_what_was_put_before_is_there(tmp_path: Path)
     with pytest.raises(StoreError, match="is closed"):
         store.put_spans([]).result(0)
     again = Store(tmp_path / "runs.db", clock=lambda: NOW_NS)
-    assert again.runs(RunFilter()).total == 1
+    assert total_of(again) == 1
     again.close()
 
 
@@ -312,9 +318,9 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     acknowledged = [40, *(int(line) for line in process.stdout if line.endswith("\n"))][-1]
     process.wait()
     store = Store(tmp_path / "runs.db", clock=lambda: NOW_NS)  # the lock went with the process
-    assert {span.trace_id for span in store.open_spans()} >= set(range(1, acknowledged + 1))
-    assert store.runs(RunFilter()).total >= acknowledged
-    roots = {trace_id for trace_id, _ in store.closed_roots(0)}
+    assert {span.trace_id for _, span in store.open_spans()} >= set(range(1, acknowledged + 1))
+    assert total_of(store) >= acknowledged
+    roots = {trace_id for _, trace_id, _ in store.closed_roots(0)}
     assert roots >= {1_000_000 + number for number in range(1, acknowledged + 1)}
     store.close()
 
@@ -323,18 +329,30 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 @pytest.mark.parametrize("agent", [None, "writer"])
 @pytest.mark.parametrize("service", [None, "shop"])
 @pytest.mark.parametrize("since_ns", [None, NOW_NS])
+@pytest.mark.parametrize("tenant", [None, "red"])
 def test_lists_are_read_from_an_index_in_their_order(
-    tmp_path: Path, verdict: str | None, agent: str | None, service: str | None, since_ns: int | None
+    tmp_path: Path,
+    tenant: str | None,
+    verdict: str | None,
+    agent: str | None,
+    service: str | None,
+    since_ns: int | None,
 ) -> None:
     """However long the list is: nothing is sorted, and no table is read from one end to the other."""
     connection = open_writer(tmp_path / "runs.db")
     statements: list[str] = []
     connection.set_trace_callback(statements.append)
     asked = RunFilter(verdict, agent, service, since_ns)
-    for cursor in (None, Cursor(NOW_NS, 1), Cursor(NOW_NS, 1, newer=True)):
-        read_page(connection, asked, cursor, 50)
+    for cursor in (None, Cursor(NOW_NS, "x"), Cursor(NOW_NS, "x", newer=True)):
+        read_page(connection, tenant, asked, cursor, 50)
+    read_counts(connection, tenant, asked)
+    read_choices(connection, tenant, 50)
     connection.set_trace_callback(None)
     plans = [row[3] for text in statements for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")]
     connection.close()
-    assert len(statements) == 6
+    assert len(statements) == 3 + 5 + 2
     assert [plan for plan in plans if "TEMP B-TREE" in plan or plan == "SCAN runs"] == []
+    of_others = [
+        plan for plan in plans if "runs" in plan and "tenant=?" not in plan and "(key=?)" not in plan
+    ]
+    assert tenant is None or of_others == []

@@ -1,10 +1,14 @@
 """Files that are damaged, foreign, read-only, in use or full: a clear error, and nothing else stops."""
 
+import gzip
 import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -13,7 +17,8 @@ from support.served_runs import NOW_NS, served
 from otel_loopeval.server import store_schema
 from otel_loopeval.server.store import Store
 from otel_loopeval.server.store_queries import RunFilter
-from otel_loopeval.server.store_schema import StoreError
+from otel_loopeval.server.store_schema import StoreError, UnkeepableError
+from otel_loopeval.server.store_tables import UPGRADES
 
 TESTS = Path(__file__).parents[1]
 
@@ -55,32 +60,79 @@ def test_a_newer_store_stays_as_it_is(tmp_path: Path) -> None:
     Store(path).close()
     with sqlite3.connect(path) as newer:
         newer.execute("ALTER TABLE runs ADD COLUMN later TEXT")
-        newer.execute("PRAGMA user_version = 2")
+        newer.execute("PRAGMA user_version = 3")
     newer.close()
     with pytest.raises(StoreError, match="use the newer otel-loopeval, or another file"):
         Store(path)
     with sqlite3.connect(path) as newer:
-        assert newer.execute("PRAGMA user_version").fetchone() == (2,)
+        assert newer.execute("PRAGMA user_version").fetchone() == (3,)
         assert newer.execute("SELECT count(later) FROM runs").fetchone() == (0,)
     newer.close()
 
 
-def test_an_older_store_is_brought_up_to_date_with_its_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def first_version(path: Path) -> None:
+    """A store as the first version made it: two runs, and two traces that are open, of no tenant."""
+    path.write_bytes(gzip.decompress(Path(__file__).with_name("store_version_1.db.gz").read_bytes()))
+
+
+def schema(path: Path) -> list[tuple[object, ...]]:
+    """The columns of each table and index, and the conditions of indexes, whatever made them."""
+    connection = sqlite3.connect(path)
+    told: list[tuple[object, ...]] = []
+    for kind, name, sql in connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY name"):
+        about = "table_info" if kind == "table" else "index_xinfo"
+        condition = str(sql).partition(" WHERE ")[2]
+        told.append((kind, name, condition, connection.execute(f"PRAGMA {about} ({name})").fetchall()))
+    connection.close()
+    return told
+
+
+def test_a_store_of_the_first_version_is_brought_up_to_date_with_all_that_it_has(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    older = Store(path, clock=lambda: NOW_NS)
-    older.put_run(served([9.0])).result(10)
-    older.close()
-    steps = ("ALTER TABLE runs ADD COLUMN later TEXT DEFAULT 'x'", "UPDATE runs SET later = later || 'y'")
-    monkeypatch.setattr(store_schema, "_UPGRADES", steps)
-    for _ in range(2):  # once is enough
-        newer = Store(path, clock=lambda: NOW_NS)
-        assert newer.runs(RunFilter()).total == 1
-        newer.close()
+    first_version(path)
     with sqlite3.connect(path) as file:
-        assert file.execute("PRAGMA user_version").fetchone() == (3,)
-        assert file.execute("SELECT later FROM runs").fetchall() == [("xy",)]
+        assert file.execute("PRAGMA user_version").fetchone() == (1,)
+    file.close()
+    for _ in range(2):  # once is enough
+        store = Store(path, clock=lambda: NOW_NS)
+        view = store.view()
+        runs = view.runs(RunFilter()).runs
+        assert [(run.record.agent, run.tenant, run.record.passed) for run in runs] == [
+            ("looping", "", False),
+            ("good", "", True),
+        ]
+        found = view.run(f"{1:032x}-{1:016x}")
+        assert found is not None
+        assert [iteration.score for iteration in found[1].iterations] == [4.0, 9.0]
+        assert store.view("red").runs(RunFilter()).runs == (), "they are nobody's"
+        assert [(tenant, span.trace_id) for tenant, span in store.open_spans()] == [
+            ("", 3),
+            ("", 3),
+            ("", 4),
+            ("", 4),
+        ]
+        assert view.open_traces() == 2
+        assert store.closed_roots(0) == [("", 1, 1), ("", 2, 1)]
+        store.put_run(served([4.0, 9.0], trace_id=1, agent="good")).result(10)  # it comes again
+        assert view.counts(RunFilter())[None] == 2
+        store.close()
+    Store(tmp_path / "new.db").close()
+    assert schema(path) == schema(tmp_path / "new.db")
+
+
+def test_upgrades_are_made_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "runs.db"
+    first_version(path)
+    more = (
+        "ALTER TABLE runs ADD COLUMN later TEXT DEFAULT 'x'",
+        "UPDATE runs SET later = later || tenant || 'y'",
+    )
+    monkeypatch.setattr(store_schema, "UPGRADES", (*UPGRADES, *more))
+    for _ in range(2):
+        Store(path, clock=lambda: NOW_NS).close()
+    with sqlite3.connect(path) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (4,)
+        assert file.execute("SELECT later FROM runs").fetchall() == [("xy",), ("xy",)]
     file.close()
 
 
@@ -88,15 +140,16 @@ def test_an_upgrade_that_fails_leaves_the_older_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "runs.db"
-    Store(path).close()
+    first_version(path)
+    before = schema(path)
     with monkeypatch.context() as patched:
-        patched.setattr(store_schema, "_UPGRADES", ("ALTER TABLE runs ADD COLUMN later TEXT; NONSENSE",))
+        patched.setattr(store_schema, "UPGRADES", (f"{UPGRADES[0]}; NONSENSE",))
         with pytest.raises(StoreError, match='near "NONSENSE": syntax error'):
             Store(path)
     with sqlite3.connect(path) as file:
         assert file.execute("PRAGMA user_version").fetchone() == (1,)
-        assert "later" not in [row[1] for row in file.execute("PRAGMA table_info(runs)")]
     file.close()
+    assert schema(path) == before
     Store(path).close()
 
 
@@ -133,7 +186,8 @@ def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
 
 READ_ONLY = """
 import os, sys
-from otel_loopeval.server.store import Store, StoreError
+from otel_loopeval.server.store import Store
+from otel_loopeval.server.store_schema import StoreError
 if os.getuid() == 0:
     os.setuid(65_534)  # root may write to anything
 try:
@@ -176,11 +230,58 @@ def test_damage_in_the_middle_is_an_error_and_the_store_still_closes(tmp_path: P
         stream.write(b"\xff" * (size - 4096 * 2))
     store = Store(path, clock=lambda: NOW_NS)
     with pytest.raises(StoreError, match=r"runs\.db' fails: database disk image is malformed"):
-        store.runs(RunFilter())
+        store.view().runs(RunFilter())
     with pytest.raises(StoreError, match="malformed; move the file away, and a new one is made"):
         store.put_run(served([9.0], trace_id=1)).result(10)
-    assert "malformed" in store.trouble
+    assert "malformed" in store.view().trouble
     store.close()
+
+
+def test_another_process_that_has_the_file_keeps_others_waiting_once_and_not_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_schema, "BUSY_S", 0.5)
+    store = Store(tmp_path / "runs.db")
+    other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    later: SimpleQueue[Future[None]] = SimpleQueue()
+
+    def put_two(_first: object) -> None:  # in the thread that writes, which takes both at once
+        for n in (2, 3):
+            later.put(store.put_run(served([9.0], trace_id=n)))
+
+    store.put_run(served([9.0], trace_id=1)).add_done_callback(put_two)
+    second, third = later.get(timeout=30), later.get(timeout=30)
+    with pytest.raises(StoreError, match=r"runs\.db' fails: database is locked"):
+        second.result(30)
+    other.close()
+    assert isinstance(third.exception(30), StoreError), "it was not tried once more"
+    assert "locked" in store.view().trouble
+    store.put_run(served([9.0], trace_id=4)).result(30)
+    assert [run.record.trace_id for run in store.view().runs(RunFilter()).runs] == [f"{4:032x}"]
+    assert store.view().trouble == ""
+    store.close()
+
+
+def test_at_the_end_a_file_that_another_process_has_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_schema, "BUSY_S", 2.0)
+    store = Store(tmp_path / "runs.db")
+    other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    under_way = store.put_spans(served([9.0]).spans * 10_000)  # as many as there may be in one commit
+    waiting = store.put_run(served([9.0], trace_id=2))
+    assert store.close(patience_s=0.1) is False
+    with pytest.raises(StoreError, match="is closed"):
+        waiting.result(0)
+    with pytest.raises(StoreError, match="database is locked"):
+        under_way.result(30)
+    with pytest.raises(StoreError, match="in use by another process"):
+        Store(tmp_path / "runs.db")
+    other.execute("COMMIT")
+    assert other.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+    other.close()
 
 
 def test_what_cannot_be_kept_fails_alone(tmp_path: Path) -> None:
@@ -189,16 +290,20 @@ def test_what_cannot_be_kept_fails_alone(tmp_path: Path) -> None:
     odd = [bad.spans[0].__class__("odd", 2, 9, None, 1, 2, {"x": 2**70})]
     futures = [store.put_spans(good.spans), store.put_spans(odd), store.put_run(good)]
     assert futures[0].result(10) is None
-    with pytest.raises(StoreError, match=r"cannot be kept in the store .*span 'odd'"):
+    with pytest.raises(UnkeepableError, match=r"cannot be kept in the store .*span 'odd'"):
         futures[1].result(10)
     assert futures[2].result(10) is None
+    with pytest.raises(UnkeepableError, match=r"cannot be kept in the store .*too large"):
+        store.put_run(replace(good, closed_ns=2**70)).result(10)
+    assert store.view().trouble == "", "the store can be written to"
     store.close()
 
 
 FULL = """
 import resource, signal, sys
 from support.served_runs import served
-from otel_loopeval.server.store import Store, StoreError
+from otel_loopeval.server.store import Store
+from otel_loopeval.server.store_schema import StoreError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = Store(sys.argv[1])
 store.put_spans(served([9.0], trace_id=1).spans).result(10)
@@ -211,10 +316,10 @@ try:
         store.put_spans(served([9.0] * 20, trace_id=number).spans).result(10)
 except StoreError as error:
     print(error)
-print(bool(store.trouble), len({span.trace_id for span in store.open_spans()}) == number - 1)
+print(bool(store.view().trouble), len({span.trace_id for _, span in store.open_spans()}) == number - 1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 store.put_spans(served([9.0], trace_id=20_000).spans).result(10)
-print(repr(store.trouble), 20_000 in {span.trace_id for span in store.open_spans()})
+print(repr(store.view().trouble), 20_000 in {span.trace_id for _, span in store.open_spans()})
 store.close()
 """
 

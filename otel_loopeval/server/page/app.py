@@ -1,8 +1,5 @@
 """The page as an ASGI application: the list of runs, and each run."""
 
-import base64
-import binascii
-import hmac
 import logging
 import time
 from collections.abc import Callable
@@ -20,11 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from otel_loopeval.reports import words
 from otel_loopeval.server.page import formats
-from otel_loopeval.server.page.listing import WINDOWS, capped, columns, read_asked, rows, tabs, under_way
+from otel_loopeval.server.page.listing import WINDOWS, Asked, columns, read_asked, rows, tabs, under_way
 from otel_loopeval.server.page.options import PageOptions
 from otel_loopeval.server.page.timeline import timeline
 from otel_loopeval.server.store import Store
+from otel_loopeval.server.store_rows import digest_of
 from otel_loopeval.server.store_schema import StoreError
+from otel_loopeval.server.store_view import View
+from otel_loopeval.server.tokens import ALL, Tokens
 from otel_loopeval.version import __version__
 
 _FOLDER: Final = Path(__file__).parent
@@ -34,15 +34,13 @@ _POLICY: Final = (
     b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _HEADERS: Final = (
-    (
-        b"content-security-policy",
-        _POLICY,
-    ),
+    (b"content-security-policy", _POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"vary", b"authorization"),
 )
 _log = logging.getLogger(__name__)
 
@@ -74,14 +72,18 @@ def page_app(
         },
     )
 
+    tokens = Tokens(options.tokens)
+
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        await _guarded(app, options, scope, receive, send)
+        await _guarded(app, tokens, options.hosts, scope, receive, send)
 
     return guarded
 
 
-async def _guarded(app: ASGIApp, options: PageOptions, scope: Scope, receive: Receive, send: Send) -> None:
-    """Let in who may come in, and send the headers that keep the page to itself."""
+async def _guarded(
+    app: ASGIApp, tokens: Tokens, hosts: frozenset[str] | None, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Let in who may come in, say whose runs they see, and send the headers that keep the page to itself."""
     if scope["type"] != "http":
         await app(scope, receive, send)
         return
@@ -92,38 +94,24 @@ async def _guarded(app: ASGIApp, options: PageOptions, scope: Scope, receive: Re
         await send(message)
 
     headers = Headers(scope=scope)
-    if options.hosts is not None and _host(headers.get("host", "")) not in options.hosts:
+    tenant = tokens.tenant_of(headers.get("authorization", "").encode("latin-1"))
+    refusal: Response | None = None
+    if hosts is not None and _host(headers.get("host", "")) not in hosts:
         refusal = PlainTextResponse("the page is not served under this name\n", 421)
-        await refusal(scope, receive, send_with_headers)
-        return
-    if options.tokens and not _is_known(headers.get("authorization", ""), options.tokens):
+    elif tenant is None:
         refusal = PlainTextResponse(
             "a token is needed, as the password\n",
             401,
             {"www-authenticate": 'Basic realm="otel-loopeval", charset="UTF-8"'},
         )
-        await refusal(scope, receive, send_with_headers)
-        return
-    await app(scope, receive, send_with_headers)
+    else:
+        scope.setdefault("state", {})["tenant"] = None if not tokens or tenant == ALL else tenant
+    await (refusal or app)(scope, receive, send_with_headers)
 
 
 def _host(header: str) -> str:
     name, colon, port = header.lower().rpartition(":")
     return name if colon and port.isdecimal() else header.lower()
-
-
-def _is_known(authorization: str, tokens: frozenset[str]) -> bool:
-    scheme, _, given = authorization.partition(" ")
-    given = given.strip()
-    if scheme.lower() == "basic":
-        try:
-            given = base64.b64decode(given, validate=True).decode().partition(":")[2]
-        except (binascii.Error, UnicodeDecodeError):
-            return False
-    elif scheme.lower() != "bearer":
-        return False
-    # Each is compared, and in the same time, so that no time tells how near a guess is.
-    return sum([hmac.compare_digest(given.encode(), token.encode()) for token in tokens]) > 0
 
 
 class _Site:
@@ -163,18 +151,22 @@ class _Site:
 
     def live(self, request: Request) -> Response:
         """What changes in the list; nothing where it is the same as the script has."""
-        store = self._store
-        changes = "" if store is None else f"{store.changes}-{store.open_traces()}"
-        tag = f'"{self._started:x}-{changes}"'
-        if request.headers.get("if-none-match") == tag and not read_asked(request.query_params).window:
-            return Response(status_code=304, headers={"etag": tag})
+        asked = self._asked(request)
+        view = self._view(request, asked)
+        changes = "" if view is None else f"{view.changes}-{view.open_traces()}"
+        # Of its own for each tenant, since who asks may be another one than before.
+        whose = "all" if view is None or view.tenant is None else digest_of(view.tenant)
+        tag = f'"{self._started:x}-{whose}-{changes}"'
+        if request.headers.get("if-none-match") == tag and not asked.window:
+            return Response(status_code=304, headers={"etag": tag, "cache-control": "no-store"})
         # The tag is older than what is read after it: at worst the same comes twice.
         return self._page("_runs.html", headers={"etag": tag}, **self._listing(request))
 
     def run(self, request: Request) -> Response:
         """One run."""
-        found = None if self._store is None else self._store.run(request.path_params["key"])
-        if self._store is None or found is None:
+        view = self._view(request)
+        found = None if view is None else view.run(request.path_params["key"])
+        if view is None or found is None:
             raise HTTPException(404)
         run, detail = found
         shown = timeline(run, detail)
@@ -187,7 +179,9 @@ class _Site:
             detail=detail,
             shown=shown,
             shown_numbers={part.iteration.number for part in shown.parts},
-            siblings=self._store.siblings(run),
+            siblings=view.siblings(run),
+            tenant=run.tenant if view.tenant is None else "",
+            of_agent=Asked(agent=record.agent, tenant=run.tenant if view.tenant is None else "").query(),
             links=[]
             if record.trace_id is None
             else self._options.trace_links(
@@ -218,37 +212,56 @@ class _Site:
         status = error.status_code if isinstance(error, HTTPException) else 500
         return self._message(status, "This does not work", "The page cannot be asked for in this way.")
 
-    def store_failure(self, _request: Request, error: Exception) -> Response:
+    def store_failure(self, request: Request, error: Exception) -> Response:
         """The store fails."""
-        return self._message(503, "The store fails", str(error))
+        return self._message(503, "The store fails", self._why(request, str(error)))
 
     def failure(self, request: Request, _error: Exception) -> Response:
         """An error of ours; the server that is around this logs it."""
         _log.error("page %s fails", request.url.path)
         return self._message(500, "Something went wrong", "The log of the server tells what it was.")
 
+    def _view(self, request: Request, asked: Asked | None = None) -> View | None:
+        """What the request's token shows, and of that what is asked for; None where there is no store."""
+        tenant: str | None = request.state.tenant
+        if tenant is None and asked is not None:
+            tenant = asked.tenant or None
+        return None if self._store is None else self._store.view(tenant)
+
+    def _asked(self, request: Request) -> Asked:
+        return read_asked(request.query_params, sees_all=request.state.tenant is None)
+
+    def _why(self, request: Request, trouble: str) -> str:
+        """Why the store fails: where its file is, and what is in it, is not for tenants."""
+        return trouble if not trouble or request.state.tenant is None else "Who runs the server can see why."
+
     def _listing(self, request: Request) -> dict[str, Any]:
-        asked = read_asked(request.query_params)
-        store = self._store
-        if store is None:
-            return {"store": None, "asked": asked}
+        asked = self._asked(request)
+        view = self._view(request, asked)
+        if view is None or self._store is None:
+            return {"store": False, "asked": asked, "whose": ""}
+        sees_all = request.state.tenant is None
+        has_tokens = bool(self._options.tokens)
         chosen = asked.filter(self._clock())
-        page = store.runs(chosen, asked.cursor)
+        page = view.runs(chosen, asked.cursor)
+        tenants = self._store.view().tenants() if sees_all else ()
         return {
-            "store": store,
+            "store": True,
             "asked": asked,
             "at": asked.at,
             "page": page,
             "rows": rows(page),
-            "has": columns(page),
-            "tabs": tabs(asked, store.counts(chosen)),
-            "total": capped(page.total),
-            "choices": store.choices(),
+            "has": columns(page, sees_all=sees_all),
+            "tabs": tabs(asked, view.counts(chosen)),
+            "choices": view.choices(),
             "windows": WINDOWS,
-            "trouble": store.trouble,
-            "under_way": under_way(store.open_traces()),
+            "tenants": tenants,
+            "filters_tenants": sees_all and (has_tokens or bool(tenants)),
+            "whose": (view.tenant or "all tenants") if has_tokens else "",
+            "trouble": self._why(request, view.trouble),
+            "under_way": under_way(view.open_traces()),
             "endpoint": f"{request.url.scheme}://{request.url.netloc}",
-            "needs_token": bool(self._options.tokens),
+            "needs_token": has_tokens,
         }
 
     def _page(

@@ -38,6 +38,9 @@ _TABS: Final = (
 )
 _SECONDS: Final = {value: seconds for value, _, seconds in WINDOWS}
 _LONGEST: Final = 1_000
+_LONGEST_KEY: Final = 100
+_DIGITS: Final = 20
+"""Of the largest number of 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Asked:
         verdict: One of ``VERDICTS``, or None for all.
         agent: Name of an agent, or empty for all.
         service: Name of a service, or empty for all.
+        tenant: A tenant, or empty for all; for who may see all.
         window: One of the values of :data:`WINDOWS`.
         cursor: Where the page begins, or None for the beginning.
     """
@@ -55,6 +59,7 @@ class Asked:
     verdict: str | None = None
     agent: str = ""
     service: str = ""
+    tenant: str = ""
     window: str = ""
     cursor: Cursor | None = None
 
@@ -71,7 +76,7 @@ class Asked:
     @property
     def narrowed(self) -> bool:
         """Whether it asks for less than all."""
-        return bool(self.verdict or self.agent or self.service or self.window)
+        return bool(self.verdict or self.agent or self.service or self.tenant or self.window)
 
     def at(self, cursor: Cursor | None) -> str:
         """The query of the same list at another place."""
@@ -83,11 +88,12 @@ class Asked:
             "verdict": self.verdict or "",
             "agent": self.agent,
             "service": self.service,
+            "tenant": self.tenant,
             "time": self.window,
         }
         if self.cursor is not None:
             side = "newer" if self.cursor.newer else "older"
-            values[side] = f"{self.cursor.closed_ns}-{self.cursor.seq}"
+            values[side] = f"{self.cursor.closed_ns}-{self.cursor.key}"
         text = urlencode({name: value for name, value in values.items() if value})
         return f"?{text}" if text else ""
 
@@ -126,18 +132,25 @@ class Columns(NamedTuple):
     """Which columns of the table have something to show.
 
     Attributes:
+        tenants: Tenants.
         scores: Scores.
         tokens: Tokens.
         cost: What the tokens cost.
     """
 
+    tenants: bool
     scores: bool
     tokens: bool
     cost: bool
 
 
-def read_asked(query: Mapping[str, str]) -> Asked:
-    """What a query asks for. What makes no sense is left out: addresses are kept, and typed by hand."""
+def read_asked(query: Mapping[str, str], *, sees_all: bool) -> Asked:
+    """What a query asks for. What makes no sense is left out: addresses are kept, and typed by hand.
+
+    Args:
+        query: The query.
+        sees_all: Whether who asks may choose a tenant.
+    """
     verdict = query.get("verdict") or None
     window = query.get("time", "")
     newer = query.get("newer", "")
@@ -145,6 +158,7 @@ def read_asked(query: Mapping[str, str]) -> Asked:
         verdict=verdict if verdict in VERDICTS else None,
         agent=_text(query.get("agent", "")),
         service=_text(query.get("service", "")),
+        tenant=_text(query.get("tenant", "")) if sees_all else "",
         window=window if window in _SECONDS else "",
         cursor=_cursor(newer, newer=True) if newer else _cursor(query.get("older", ""), newer=False),
     )
@@ -169,10 +183,11 @@ def rows(page: RunPage) -> list[Row]:
     return [Row(run, spark(run.record.scores, run.record.threshold)) for run in page.runs]
 
 
-def columns(page: RunPage) -> Columns:
-    """Which columns have something to show."""
+def columns(page: RunPage, *, sees_all: bool) -> Columns:
+    """Which columns have something to show to who sees the runs of all tenants, or of one."""
     records = [run.record for run in page.runs]
     return Columns(
+        tenants=sees_all and any(run.tenant for run in page.runs),
         scores=any(record.best_score is not None for record in records),
         tokens=any(record.tokens is not None for record in records),
         cost=any(record.cost_usd is not None for record in records),
@@ -199,7 +214,7 @@ def _text(value: str) -> str:
 
 
 def _cursor(text: str, *, newer: bool) -> Cursor | None:
-    closed_ns, _, seq = text.partition("-")
-    if not (closed_ns.isdecimal() and seq.isdecimal() and len(text) < 50):  # noqa: PLR2004 - two of 64 bits
+    closed_ns, _, key = text.partition("-")
+    if not (closed_ns.isdecimal() and len(closed_ns) <= _DIGITS and len(key) <= _LONGEST_KEY):
         return None
-    return Cursor(int(closed_ns), int(seq), newer)
+    return Cursor(int(closed_ns), _text(key), newer)

@@ -1,8 +1,8 @@
 """What the page is told, checked."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -30,8 +30,10 @@ class PageOptions:
         trace_urls: Addresses of traces in other programs, such as ``http://localhost:16686/trace/{trace_id}``;
             ``{span_id}``, ``{start_ms}`` and ``{end_ms}`` (of the run, milliseconds since the epoch) are
             filled in too.
-        tokens: What may be given as the password (HTTP Basic, any user name) or as a bearer token; without
-            any, nobody is asked for one.
+        tokens: The tenant of each token that may be given as the password (HTTP Basic, any user name) or as a
+            bearer token. It shows that tenant's runs only, the one of
+            :data:`~otel_loopeval.server.tokens.ALL` those of all. Without any, nobody is asked for one, and
+            everybody sees all runs.
         hosts: Names by which the page may be asked for, lower case and without the port; None for any. On a
             loopback address this keeps other pages from reading it under a name of theirs.
 
@@ -40,7 +42,7 @@ class PageOptions:
     """
 
     trace_urls: tuple[str, ...] = ()
-    tokens: frozenset[str] = frozenset()
+    tokens: Mapping[str, str] = field(default_factory=dict[str, str])
     hosts: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
