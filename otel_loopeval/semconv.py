@@ -450,6 +450,12 @@ METRIC_SERVE_ALREADY_JUDGED: Final = Metric(
 METRIC_SERVE_VERDICTS_LOST: Final = Metric(
     "loopeval.serve.verdicts_lost", "{span}", "Verdict spans that the next hop did not take"
 )
+METRIC_SERVE_RUNS_WAITING: Final = Metric(
+    "loopeval.serve.runs_waiting", "{run}", "Runs that the store did not take, and is asked to take again"
+)
+METRIC_SERVE_RUNS_LOST: Final = Metric(
+    "loopeval.serve.runs_lost", "{run}", "Runs that the store did not take and that were given up"
+)
 SERVE_STATUS: Final = "loopeval.serve.status"
 """Status of an answer of `serve` (metrics)."""
 SERVE_SIGNAL: Final = "loopeval.serve.signal"

@@ -17,6 +17,7 @@ from typing import Final
 from otel_loopeval.runs.sizes import size_of
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.served import RunStore, ServedRun
+from otel_loopeval.server.store_schema import UnkeepableError
 
 MAX_RUNS: Final = 10_000
 """Runs that wait for a store that fails; over that, the oldest is given up."""
@@ -26,7 +27,7 @@ _AT_ONCE: Final = 1_000
 """Runs that are tried again together, once one of them was taken."""
 _QUIET_S: Final = 60.0
 """Seconds without failures after which a new one is told of."""
-_PATIENCE_S: Final = 10.0
+PATIENCE_S: Final = 5.0
 """Seconds that the store gets at the end."""
 _LOOK_S: Final = 0.05
 
@@ -154,9 +155,14 @@ class Keeping:
             self._over.clear()
         self._let_go()
 
-    async def finish(self, *, told: bool) -> None:
-        """Nothing more will come: have all of it written, as far as time allows."""
-        until = time.monotonic() + _PATIENCE_S
+    async def finish(self, *, told: bool, patience_s: float = PATIENCE_S) -> None:
+        """Nothing more will come: have all of it written, as far as time allows.
+
+        Args:
+            told: Whether the next hop has the verdicts of all runs.
+            patience_s: Seconds that it may take.
+        """
+        until = time.monotonic() + patience_s
         self.tick(told=told)
         while (self._queue or self._told or self._going) and time.monotonic() < until:
             await asyncio.sleep(_LOOK_S)
@@ -182,6 +188,9 @@ class Keeping:
             error = _error_of(entry.future)
             if error is None:
                 self._gone(entry)
+            elif isinstance(error, UnkeepableError):
+                self._say("the store failed: %s; what it can never take is given up", error)
+                self._give_up(entry)
             else:
                 self._failed(error)
                 failed = True
@@ -251,10 +260,13 @@ class Keeping:
         self._going = going
 
     def _failed(self, error: BaseException) -> None:
+        self._say("the store failed: %s; what it does not take waits, and is tried again", error)
+
+    def _say(self, what: str, error: BaseException) -> None:
         """Say that the store fails: once, however long it does."""
         now = time.monotonic()
         if now - self._failed_at > _QUIET_S:
-            _log.error("the store failed: %s; what it does not take waits, and is tried again", error)
+            _log.error(what, error)
         self._failed_at = now
 
 

@@ -29,6 +29,9 @@ class SelfMetrics(Collector):
         yield _counter(semconv.METRIC_SERVE_MARKED_SPANS, counts.marked)
         yield _counter(semconv.METRIC_SERVE_ALREADY_JUDGED, counts.judged_before)
         yield _counter(semconv.METRIC_SERVE_VERDICTS_LOST, core.telling.lost)
+        keeping = core.keeping
+        yield _gauge(semconv.METRIC_SERVE_RUNS_WAITING, 0 if keeping is None else keeping.waiting)
+        yield _counter(semconv.METRIC_SERVE_RUNS_LOST, 0 if keeping is None else keeping.lost)
         yield _gauge(semconv.METRIC_SERVE_TRACES_OPEN, core.following.open_traces)
         yield _gauge(semconv.METRIC_SERVE_HELD, core.following.held_bytes)
         dropped = _labelled(semconv.METRIC_SERVE_DROPPED, semconv.REASON)

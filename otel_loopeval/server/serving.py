@@ -23,6 +23,7 @@ from otel_loopeval.server.served import RunStore
 
 _TICK_S: Final = 0.5
 _DRAIN_S: Final = 10
+_STORE_S: Final = 10
 _BACKLOG: Final = 2_048
 
 _log = logging.getLogger("otel_loopeval.serve")
@@ -132,8 +133,8 @@ class Server:
         clocks[1].cancel()
         await self.core.finish()  # the other clock goes on: the next hop may be slow
         clocks[0].cancel()
-        if self._store is not None:
-            await asyncio.to_thread(self._store.close)
+        if self._store is not None and not await asyncio.to_thread(self._store.close, _STORE_S):
+            _log.error("the store is at its last write still after %d s: it is left to itself", _STORE_S)
 
     async def _watch(self, connections: Connections) -> None:
         """Give up what others take too long for."""

@@ -42,10 +42,15 @@ _JOB: Final = "job"
 
 
 def verdict_id(served: ServedRun) -> int:
-    """The span id of a run's verdict: the same for the same run, so that a backend keeps one of two."""
+    """The span id of a run's verdict: the same for the same run, so that a backend keeps one of two.
+
+    The same spans of two tenants are two runs.
+    """
     root = served.root
     # The id of a run whose root is missing is made up, and another one each time that it is judged.
     name = f"{served.run.agent}/{served.run.started_ns}" if root is None else f"{root.span_id:016x}"
+    if served.tenant:
+        name = f"{name}/{served.tenant}"
     digest = hashlib.blake2b(f"{served.trace_id:032x}/{name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") or 1
 
@@ -167,6 +172,10 @@ _M = TypeVar("_M", Counter, Histogram)
 
 class RunMetrics:
     """Counts runs that are over, under the names that the processes' own metrics have.
+
+    The tenant is no label: it would multiply the series, the processes' own metrics and the rules made of
+    them know none, and ``/metrics`` is for whoever runs the server. How much each tenant sends is told by the
+    requests that are counted.
 
     Args:
         registry: Where the metrics go.

@@ -24,6 +24,8 @@ SERVES = {
     "loopeval_serve_held_bytes",
     "loopeval_serve_marked_spans_total",
     "loopeval_serve_requests_total",
+    "loopeval_serve_runs_lost_total",
+    "loopeval_serve_runs_waiting",
     "loopeval_serve_spans_total",
     "loopeval_serve_traces_closed_total",
     "loopeval_serve_traces_open",
