@@ -12,7 +12,7 @@ import msgspec
 
 from otel_loopeval.spark.packing import Pack
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def test_new_traces_do_not_share_their_packs() -> None:
 
 
 def test_state_of_another_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="state of version 99, expected 1: use a new checkpoint"):
+    with pytest.raises(ValueError, match="state of version 99, expected 2: use a new checkpoint"):
         Desk(PATIENCE, 100, b"\x93\x63\x80\x80")
 
 

