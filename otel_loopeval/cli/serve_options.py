@@ -24,6 +24,8 @@ _EPILOG: Final = """\
 Point OTEL_EXPORTER_OTLP_ENDPOINT at it. With --forward, a request is acknowledged once the next hop has it;
 without, once the store has it. Where that fails, the sender is told to try again. The page is at / of the
 HTTP address, metrics are at /metrics (scrape with honor_labels: true), health checks at /healthz and /readyz.
+With --token-file, each sender brings a token of its tenant, and the page, which takes it as the password,
+shows that tenant's runs only. The token of a line *:token shows all runs and the metrics, and sends nothing.
 """
 
 _T = TypeVar("_T")
@@ -136,7 +138,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         type=_tokens,
         metavar="PATH",
-        help="bearer tokens that are let in, one a line, as tenant:token",
+        help="bearer tokens that are let in, one a line, as tenant:token; the tenant * stands for all",
     )
     add("--tls-cert", type=_readable, metavar="PATH", help="the server's certificate, PEM")
     add("--tls-key", type=_readable, metavar="PATH", help="its key, PEM, without a passphrase")

@@ -53,7 +53,7 @@ class Core:
         inflight: Bytes of the requests that are worked on.
         clock: Measures what others take.
         draining: Whether the server is about to end, and takes nothing more.
-        tenant_of: Tells whose token a request brings; see :meth:`Tokens.tenant_of_bearer`.
+        tokens: Who is let in.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Core:
         import_module("otel_loopeval.runs.turns")  # runs import it when they need it: not later
         if price is not None:
             price(Usage(1, 1, model="gpt-4o", provider="openai"), time.time_ns())  # reads its list: not later
-        self.tenant_of = Tokens(options.tokens).tenant_of_bearer
+        self.tokens = Tokens(options.tokens)
 
     # In ----------------------------------------------------------------------------------------------------
 

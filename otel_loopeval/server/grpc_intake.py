@@ -15,7 +15,8 @@ from google.rpc.status_pb2 import Status
 from otel_loopeval.server.core import Core
 from otel_loopeval.server.options import Address, ServeOptions, Tls
 from otel_loopeval.server.replies import PROTOBUF, Reply, refused
-from otel_loopeval.server.requests import SIGNALS
+from otel_loopeval.server.requests import NO_TOKEN, ONLY_SHOWS, SIGNALS
+from otel_loopeval.server.tokens import ALL
 
 _METHODS: Final = {
     f"/opentelemetry.proto.collector.{signal.removesuffix('s') if signal != 'metrics' else signal}.v1."
@@ -28,6 +29,7 @@ _NOT_SERVING: Final = b"\x08\x02"
 _CODES: Final = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
     413: grpc.StatusCode.INVALID_ARGUMENT,  # nothing that a sender should try again
     429: grpc.StatusCode.UNAVAILABLE,  # as the specification has it for what may be tried again
     503: grpc.StatusCode.UNAVAILABLE,
@@ -44,7 +46,6 @@ _PATIENCE_S: Final = 1.0
 
 _TOO_MUCH: Final = refused(503, "too much at once", b"1")
 _TOO_SLOW: Final = refused(503, "the message took too long to come in", b"1")
-_NO_TOKEN: Final = refused(401, "a bearer token is needed")
 _NO_MESSAGE: Final = refused(400, "there is no message")
 
 _Handle = Callable[[Any, Any], Awaitable[bytes]]
@@ -152,9 +153,11 @@ class _Handler(grpc.GenericRpcHandler):
 
     async def _reply(self, signal: str, context: Any) -> Reply:
         core = self._core
-        tenant = core.tenant_of(_authorization(context.invocation_metadata() or ()))
+        tenant = core.tokens.tenant_of_bearer(_authorization(context.invocation_metadata() or ()))
         if tenant is None:
-            reply = _NO_TOKEN
+            reply = NO_TOKEN
+        elif tenant == ALL:
+            reply = ONLY_SHOWS
         elif self._calls > _MAX_CALLS:
             reply = _TOO_MUCH
         else:

@@ -6,13 +6,18 @@ from typing import Any, Final
 from otel_loopeval.server.core import Core
 from otel_loopeval.server.heads import Head
 from otel_loopeval.server.replies import JSON, PROTOBUF, TEXT, Reply, refused
-from otel_loopeval.server.requests import SIGNALS, Otlp
+from otel_loopeval.server.requests import NO_TOKEN, ONLY_SHOWS, SIGNALS, Otlp
+from otel_loopeval.server.tokens import ALL
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+_OF_ALL: Final = refused(
+    403,
+    "metrics tell of all tenants: the token of the tenant * is needed, from a line *:token of --token-file",
+)
 _SIGNAL_OF: Final = {f"/v1/{signal}": signal for signal in SIGNALS}
 
 
@@ -22,7 +27,7 @@ class Receiver:
     Args:
         core: Does the work.
         ready: Whether the server is ready for work.
-        metrics: What answers with the metrics.
+        metrics: What answers with the metrics; where there are tokens, to the one of all tenants only.
         page: What answers everything else, and asks for tokens itself; None for nothing.
 
     Attributes:
@@ -53,31 +58,41 @@ class Receiver:
         if signal is not None:
             return self._otlp(signal, head)
         if path in ("/healthz", "/readyz", "/metrics"):
-            return self._plain(path, head.method)
+            return self._plain(path, head)
         if self._page is None:
             return refused(404, "OTLP is taken at /v1/traces, /v1/metrics and /v1/logs")
         return self._page
 
-    def _plain(self, path: str, method: str) -> Reply | App:
-        if method not in ("GET", "HEAD"):
+    def _plain(self, path: str, head: Head) -> Reply | App:
+        if head.method not in ("GET", "HEAD"):
             return refused(405, "GET it")._replace(allow=b"GET, HEAD")
         if path == "/metrics":
-            return self._metrics
+            return self._withheld(head) or self._metrics
         if path == "/readyz" and not self._ready():
             return refused(503, "not ready")
         return Reply(200, b"ok", TEXT)
+
+    def _withheld(self, head: Head) -> Reply | None:
+        """Why who asks may not see the metrics, which tell of all tenants; None if they may."""
+        tokens = self.core.tokens
+        tenant = tokens.tenant_of(dict(head.headers).get(b"authorization", b""))
+        if not tokens or tenant == ALL:
+            return None
+        return NO_TOKEN if tenant is None else _OF_ALL
 
     def _otlp(self, signal: str, head: Head) -> Otlp | Reply:
         headers = dict(head.headers)
         content_type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         size = headers.get(b"content-length", b"")
         core = self.core
-        tenant = core.tenant_of(headers.get(b"authorization", b""))
+        tenant = core.tokens.tenant_of_bearer(headers.get(b"authorization", b""))
         refusal: Reply | None = None
         if head.method != "POST":
             refusal = refused(405, "POST it")._replace(allow=b"POST")
         elif tenant is None:
-            refusal = refused(401, "a bearer token is needed")
+            refusal = NO_TOKEN
+        elif tenant == ALL:
+            refusal = ONLY_SHOWS
         elif content_type not in (PROTOBUF, JSON):
             refusal = refused(415, "content-type is application/x-protobuf or application/json")
         elif size.isdigit():

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 TRACES: Final = "traces"
 SIGNALS: Final = (TRACES, "metrics", "logs")
 
+NO_TOKEN: Final = refused(401, "a bearer token is needed")
+ONLY_SHOWS: Final = refused(403, "the token of the tenant * shows all runs and sends none: a tenant's sends")
+
 _log = logging.getLogger("otel_loopeval.serve")
 
 

@@ -165,9 +165,9 @@ class Serve:
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.request("POST", "/v1/traces", body, {**PROTOBUF, **given})[0]
 
-    def metrics(self) -> dict[str, float]:
+    def metrics(self, **headers: str) -> dict[str, float]:
         """The metrics, by name and labels."""
-        text = self.request("GET", "/metrics")[2].decode()
+        text = self.request("GET", "/metrics", headers=headers)[2].decode()
         samples = (line.rpartition(" ") for line in text.split("\n") if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in samples}
 

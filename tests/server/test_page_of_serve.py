@@ -93,6 +93,45 @@ def test_tokens_are_asked_for_as_a_password(tmp_path: Path) -> None:
         assert page(server, authorization="Bearer secret-1")[0] == 200
 
 
+def test_the_same_trace_of_two_tenants_is_a_run_of_each_also_after_kill_nine(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("red:secret-1\nblue:secret-2\n*:secret-3\n")
+    red, blue, of_all = ({"authorization": f"Bearer secret-{number}"} for number in (1, 2, 3))
+    traffic = Traffic()
+    traffic.agent("writer", turns=STUCK)
+    *first, last = traffic.taken()
+    arguments = ("--store", "runs.db", "--token-file", "tokens", *QUICK)
+
+    def addresses(server: Serve, token: dict[str, str]) -> set[str]:
+        return set(re.findall(r'href="(/runs/[^"]*)"', page(server, **token)[1]))
+
+    with serving(*arguments, cwd=tmp_path) as server:
+        for body in first:
+            assert server.send(body, **red) == server.send(body, **blue) == 200
+        assert "1 trace under way" in page(server, **red)[1]
+        assert "2 traces under way" in page(server, **of_all)[1]
+        server.end(signal.SIGKILL)
+    with serving(*arguments, cwd=tmp_path) as server:
+        assert server.send(last, **red) == 200
+        await_that(lambda: addresses(server, red), "the run of red")
+        assert "1 trace under way" in page(server, **blue)[1]
+        assert addresses(server, blue) == set()
+        assert server.send(last, **blue) == 200
+        await_that(lambda: addresses(server, blue), "the run of blue")
+        of_red, of_blue = addresses(server, red), addresses(server, blue)
+        assert addresses(server, of_all) == of_red | of_blue
+        assert len(of_red | of_blue) == 2
+        assert "spans missing" not in page(server, **of_all)[1]
+        (address,) = of_blue
+        assert page(server, address, **blue)[0] == page(server, address, **of_all)[0] == 200
+        unknown = page(server, "/runs/unknown", **red)
+        assert page(server, address, **red) == unknown
+        assert unknown[0] == 404
+        assert server.end() == 0
+    connection = sqlite3.connect(tmp_path / "runs.db")
+    assert connection.execute("SELECT count(*) FROM open_spans").fetchone() == (0,)
+    connection.close()
+
+
 def test_another_name_of_the_loopback_is_not_answered(tmp_path: Path) -> None:
     with serving("--store", "runs.db", cwd=tmp_path) as server:
         assert page(server, host="evil.example")[0] == 421

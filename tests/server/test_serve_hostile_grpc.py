@@ -20,7 +20,7 @@ from server.test_serve_hostile import memory_mib, nested
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 LIMIT = 16_000_000
 OK, INVALID, EXHAUSTED, UNKNOWN_METHOD = "0", "3", "8", "12"
-INTERNAL, UNAVAILABLE, UNAUTHENTICATED = "13", "14", "16"
+PERMISSION_DENIED, INTERNAL, UNAVAILABLE, UNAUTHENTICATED = "7", "13", "14", "16"
 
 WHOLE = Traffic()
 WHOLE.agent()
@@ -222,12 +222,15 @@ def test_calls_without_a_message_end_in_their_time(server: Serve) -> None:
 
 def test_without_a_token_no_message_is_waited_for(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("token")
-    (folder / "tokens").write_text("red:secret-1\n")
+    (folder / "tokens").write_text("red:secret-1\n*:secret-3\n")
     arguments = ("--store", "x.db", "--token-file", "tokens")
     with serving(*arguments, cwd=folder, grpc=True) as server, Caller(server) as caller:
         stream = caller.call(("authorization", "Bearer secret-2"))
         caller.send(stream, message(b"x", length=15_000_000), end=False)
         assert caller.status(stream) == UNAUTHENTICATED
+        stream = caller.call(("authorization", "Bearer secret-3"))  # it shows all runs, and sends none
+        caller.send(stream, message(b"x", length=15_000_000), end=False)
+        assert caller.status(stream) == PERMISSION_DENIED
         stream = caller.call(("authorization", "Bearer secret-1"))
         caller.send(stream, message(BODY))
         assert caller.status(stream) == OK

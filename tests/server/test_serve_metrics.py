@@ -51,13 +51,16 @@ def hostile(batch: int) -> bytes:
 
 def test_metrics_are_valid_and_bounded_whatever_spans_say(tmp_path: Path) -> None:
     promtool = need("promtool")
-    (tmp_path / "tokens").write_text('re"d\\:secret-1\n')
+    (tmp_path / "tokens").write_text('re"d\\:secret-1\n*:secret-2\n')
+    all_of_them = {"authorization": "Bearer secret-2"}
     with serving("--store", "runs.db", "--token-file", "tokens", "--grace", "0s", cwd=tmp_path) as server:
         for batch in range(3):
             assert server.send(hostile(batch), authorization="Bearer secret-1") == 200
         assert server.send(b"", authorization="Bearer \xff") == 401
-        await_that(lambda: server.metrics()["loopeval_serve_traces_open"] == 0, "all of them judged")
-        _, headers, text = server.request("GET", "/metrics")
+        await_that(
+            lambda: server.metrics(**all_of_them)["loopeval_serve_traces_open"] == 0, "all of them judged"
+        )
+        _, headers, text = server.request("GET", "/metrics", headers=all_of_them)
     checked = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
     assert headers["content-type"].startswith("text/plain")

@@ -6,6 +6,7 @@ import signal
 import ssl
 import subprocess
 import zlib
+from base64 import b64encode
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def test_health_checks(tmp_path: Path) -> None:
 
 
 def test_tokens(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("# comment\nred:secret-1\nsecret-2\n")
+    (tmp_path / "tokens").write_text("# comment\nred:secret-1\nsecret-2\n*:secret-3\n")
     with (
         Sink() as sink,
         serving(
@@ -185,16 +186,45 @@ def test_tokens(tmp_path: Path) -> None:
         assert server.send(b"", authorization="Bearer wrong") == 401
         assert server.send(b"", authorization="Bearer secret-1") == 200
         assert server.send(b"", authorization="bearer secret-2") == 200
+        status, _, told = server.request(
+            "POST", "/v1/logs", b"", {"authorization": "Bearer secret-3", "content-type": "application/json"}
+        )
+        assert (status, told) == (
+            403,
+            b"the token of the tenant * shows all runs and sends none: a tenant's sends",
+        )
         _, headers, _ = sink.requests[0]
-        requests = {name: value for name, value in server.metrics().items() if "serve_requests" in name}
+        requests = {
+            name: value
+            for name, value in server.metrics(authorization="Bearer secret-3").items()
+            if "serve_requests" in name
+        }
+    assert len(sink.requests) == 2
     assert headers["x-key"] == "abc"
     assert "authorization" not in headers
-    told = ("traces", "401", ""), ("traces", "200", "red"), ("traces", "200", "default")
+    told = ("traces", "401", ""), ("traces", "200", "red"), ("traces", "200", "default"), ("logs", "403", "*")
     assert requests == {
         f'loopeval_serve_requests_total{{loopeval_serve_signal="{signal_name}",'
         f'loopeval_serve_status="{status}",loopeval_serve_tenant="{tenant}"}}': count
-        for (signal_name, status, tenant), count in zip(told, (2.0, 1.0, 1.0), strict=True)
+        for (signal_name, status, tenant), count in zip(told, (2.0, 1.0, 1.0, 1.0), strict=True)
     }
+
+
+def test_metrics_tell_of_all_tenants_and_are_for_the_token_of_all(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("red:secret-1\n*:secret-2\n")
+    with serving("--store", "runs.db", "--token-file", "tokens", cwd=tmp_path) as server:
+
+        def metrics(authorization: str) -> tuple[int, bytes]:
+            status, _, text = server.request("GET", "/metrics", headers={"authorization": authorization})
+            return status, text[:30]
+
+        assert metrics("") == (401, b"a bearer token is needed")
+        assert metrics("Bearer secret-3") == (401, b"a bearer token is needed")
+        assert metrics("Bearer secret-1") == (403, b"metrics tell of all tenants: t")
+        assert metrics("Bearer secret-2") == (200, b"# HELP loopeval_runs_total Run")
+        password = b64encode(b"prometheus:secret-2").decode()
+        assert metrics(f"Basic {password}") == (200, b"# HELP loopeval_runs_total Run")
+        assert server.request("GET", "/healthz")[0] == server.request("GET", "/readyz")[0] == 200
 
 
 def test_tls_for_http_and_grpc(tmp_path: Path) -> None:
