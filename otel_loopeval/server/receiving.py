@@ -27,7 +27,7 @@ class Receiver:
     Args:
         core: Does the work.
         ready: Whether the server is ready for work.
-        metrics: What answers with the metrics; where there are tokens, to the one of all tenants only.
+        metrics: What answers with the metrics; where there are tokens, not to one of several tenants.
         page: What answers everything else, and asks for tokens itself; None for nothing.
 
     Attributes:
@@ -76,9 +76,9 @@ class Receiver:
         """Why who asks may not see the metrics, which tell of all tenants; None if they may."""
         tokens = self.core.tokens
         tenant = tokens.tenant_of(dict(head.headers).get(b"authorization", b""))
-        if not tokens or tenant == ALL:
-            return None
-        return NO_TOKEN if tenant is None else _OF_ALL
+        if tenant is None:
+            return NO_TOKEN
+        return None if tokens.may_see_metrics(tenant) else _OF_ALL
 
     def _otlp(self, signal: str, head: Head) -> Otlp | Reply:
         headers = dict(head.headers)

@@ -18,6 +18,7 @@ class Tokens:
     """
 
     def __init__(self, tenants: Mapping[str, str]) -> None:
+        self._sole = len(set(tenants.values())) == 1
         self._tenants = [(token.encode(), tenant) for token, tenant in tenants.items()]
 
     def __bool__(self) -> bool:
@@ -47,6 +48,10 @@ class Tokens:
         except binascii.Error:
             return None
         return self._tenant_of(password)
+
+    def may_see_metrics(self, tenant: str) -> bool:
+        """Whether a tenant may see the metrics, which tell of all of them: the only one of the file may."""
+        return not self._tenants or self._sole or tenant == ALL
 
     def _tenant_of(self, given: bytes) -> str | None:
         found = None

@@ -225,6 +225,10 @@ def test_metrics_tell_of_all_tenants_and_are_for_the_token_of_all(tmp_path: Path
         password = b64encode(b"prometheus:secret-2").decode()
         assert metrics(f"Basic {password}") == (200, b"# HELP loopeval_runs_total Run")
         assert server.request("GET", "/healthz")[0] == server.request("GET", "/readyz")[0] == 200
+    (tmp_path / "tokens").write_text("secret-1\nsecret-2\n")
+    with serving("--store", "runs.db", "--token-file", "tokens", cwd=tmp_path) as server:
+        assert metrics("") == (401, b"a bearer token is needed")
+        assert metrics("Bearer secret-1") == (200, b"# HELP loopeval_runs_total Run")
 
 
 def test_tls_for_http_and_grpc(tmp_path: Path) -> None:
