@@ -17,7 +17,8 @@ import yaml
 from support import servers
 from support.environments import ROOT
 
-from otel_loopeval.cli.serve_options import add_arguments, serve_options
+from otel_loopeval.cli.serve_arguments import add_arguments
+from otel_loopeval.cli.serve_options import serve_options
 
 CONFIG = ROOT / "collector-config"
 COMPOSE = CONFIG / "docker-compose.yaml"

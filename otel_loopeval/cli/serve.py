@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from otel_loopeval.cli.errors import EXIT_FAILURE, EXIT_OK, EXIT_USAGE, CommandError
-from otel_loopeval.cli.serve_options import add_arguments, page_options, retention, serve_options
+from otel_loopeval.cli.serve_arguments import add_arguments
+from otel_loopeval.cli.serve_options import page_options, retention, serve_options
 
 if TYPE_CHECKING:
     from otel_loopeval.server.options import ServeOptions

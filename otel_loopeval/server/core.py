@@ -73,7 +73,7 @@ class Core:
         self._forwarder: Forwarder | None = None
         if options.forward is not None:
             self._forwarder = Forwarder(
-                options.forward, options.forward_headers, options.forward_s, self.clock
+                options.forward, options.forward_headers, options.forward_s, self.clock, options.forward_tls
             )
         self.telling = Telling(self._forwarder)
         self.keeping = None if store is None else Keeping(store)

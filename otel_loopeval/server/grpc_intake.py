@@ -12,10 +12,12 @@ from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 
+from otel_loopeval.server.addresses import Address
 from otel_loopeval.server.core import Core
-from otel_loopeval.server.options import Address, ServeOptions, Tls
+from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.replies import PROTOBUF, Reply, refused
 from otel_loopeval.server.requests import NO_TOKEN, ONLY_SHOWS, SIGNALS
+from otel_loopeval.server.tls import Tls
 from otel_loopeval.server.tokens import ALL
 
 _METHODS: Final = {

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from otel_loopeval.server.forwarding import BUSY
+from otel_loopeval.server.hop_connection import BUSY
 from otel_loopeval.server.replies import Reply, refused
 
 RETRIED: Final = frozenset({429, 502, 503, 504})

@@ -6,17 +6,17 @@ import gc
 import logging
 import signal
 import socket
-import ssl
 import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.server import grpc_intake
+from otel_loopeval.server.addresses import Address
 from otel_loopeval.server.connections import Connections
 from otel_loopeval.server.core import Core
 from otel_loopeval.server.exposition import Exposition
-from otel_loopeval.server.options import Address, ServeOptions, Tls
+from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.self_metrics import SelfMetrics
 from otel_loopeval.server.served import RunStore
@@ -112,7 +112,7 @@ class Server:
             connections.new,
             sock=listener,
             backlog=_BACKLOG,
-            ssl=None if options.tls is None else _tls(options.tls),
+            ssl=None if options.tls is None else options.tls.for_clients(),
             ssl_handshake_timeout=None if options.tls is None else options.request_s,
         )
         clocks = [asyncio.create_task(self._watch(connections)), asyncio.create_task(self._tick())]
@@ -154,13 +154,6 @@ class Server:
                 await self.core.tick()
             except Exception:  # noqa: BLE001 - whatever it was
                 _log.exception("this should not have happened; going on")
-
-
-def _tls(tls: Tls) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tls.certificate, tls.key)
-    context.set_alpn_protocols(["http/1.1"])
-    return context
 
 
 def _listen(address: Address) -> socket.socket:

@@ -1,18 +1,11 @@
 """Next hops as they are: slow, gone, busy, of few words, with TLS."""
 
 import asyncio
-import shutil
-import ssl
-import subprocess
-import threading
 from collections.abc import Awaitable, Callable
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 from server.serve_inside import PATIENCE_S, Inside, answer_of, inside, next_hop, post, request_of
-from server.serve_processes import serving
 
 from otel_loopeval.server.options import ServeOptions
 
@@ -277,53 +270,3 @@ def test_more_senders_than_connections_are_told_to_wait() -> None:
             assert sorted(status for status, _, _ in told) == [200] * 256 + [503]
 
     asyncio.run(main())
-
-
-def test_a_next_hop_with_a_certificate_of_its_own_authority(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
-    for command in (
-        "req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=ours",
-        "req -newkey rsa:2048 -nodes -keyout key -out request -subj /CN=localhost",
-        "x509 -req -in request -CA ca.pem -CAkey ca.key -CAcreateserial -out cert -extfile names",
-    ):
-        (tmp_path / "names").write_text("subjectAltName=DNS:localhost")
-        subprocess.run([openssl, *command.split()], cwd=tmp_path, check=True, capture_output=True)
-    bodies: list[bytes] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name for it
-            pass
-
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["content-length"])))
-            self.send_response(200)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    hop = HTTPServer(("127.0.0.1", 0), Handler)
-    hop.socket = context.wrap_socket(hop.socket, server_side=True, do_handshake_on_connect=False)
-    threading.Thread(target=hop.serve_forever, args=(0.02,), daemon=True).start()
-    headers = {"content-type": "application/x-protobuf"}
-    try:
-        url = f"https://localhost:{hop.server_address[1]}"
-        with serving("--forward", url, cwd=tmp_path) as server:
-            status, told, body = server.request("POST", "/v1/logs", b"a", headers)
-            assert (status, told["retry-after"], body) == (503, "5", b"the next hop does not answer")
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
-        with serving("--forward", url, cwd=tmp_path) as server:
-            assert [server.request("POST", "/v1/logs", body, headers)[0] for body in (b"b", b"c")] == [
-                200,
-                200,
-            ]
-    finally:
-        hop.shutdown()
-        hop.server_close()
-    assert bodies == [b"b", b"c"]

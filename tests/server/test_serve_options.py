@@ -56,6 +56,15 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "a header is NAME=VALUE in printable ASCII, got 'a' and a value",
         ),
         (["--forward-header", "Content-Length=9"], "the header content-length is each request's own"),
+        (["--forward-ca", "not-there"], "argument --forward-ca: cannot read 'not-there': No such file"),
+        (["--forward-ca", "folder"], "argument --forward-ca: cannot read 'folder': Is a directory"),
+        (
+            ["--forward-ca", "empty"],
+            "argument --forward-ca: 'empty' has no certificates of authorities in it",
+        ),
+        (["--forward-ca", "no-text"], "argument --forward-ca: 'no-text' has no certificates of authorities"),
+        (["--forward-cert", "empty"], "--forward-cert and --forward-key go together"),
+        (["--forward-key", "not-there"], "argument --forward-key: cannot read 'not-there'"),
         (["--store", "none"], "with --store none it takes --forward: what comes in has to go somewhere"),
         (["--store", ""], "argument --store: the store is a file, or none, got ''"),
         (["--store", "folder"], "argument --store: the store is a file, or none, got 'folder'"),
@@ -85,7 +94,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--token-file", "spaces"], "argument --token-file: line 3 of 'spaces' is no tenant:token"),
         (["--tls-cert", "empty"], "--tls-cert and --tls-key go together"),
         (["--tls-cert", "not-there", "--tls-key", "empty"], "argument --tls-cert: cannot read 'not-there'"),
-        (["--tls-cert", "empty", "--tls-key", "empty"], "the key in 'empty' are of no use"),
+        (
+            ["--tls-cert", "empty", "--tls-key", "empty"],
+            "arguments --tls-cert and --tls-key: the certificate in 'empty' and the key in 'empty' are of no",
+        ),
         (["--threshold", "nan"], "argument --threshold: 'nan' is no finite number"),
         (["--max-wasted-iterations", "-1"], "--max-wasted-iterations: '-1' is no whole number from 0"),
         (["--token-budget", "0"], "argument --token-budget: '0' is no whole number from 1"),
@@ -151,8 +163,22 @@ def test_a_key_that_is_not_the_certificates_and_one_with_a_passphrase(
         "two.key": "the certificate in 'one.cert' and the key in 'two.key' do not belong together",
         "locked.key": "the key in 'locked.key' has a passphrase: give one without",
     }.items():
-        assert main(["serve", "--tls-cert", "one.cert", "--tls-key", key]) == 2
-        assert message in capfd.readouterr().err
+        for name in ("tls", "forward"):
+            assert main(["serve", f"--{name}-cert", "one.cert", f"--{name}-key", key]) == 2
+            assert f"arguments --{name}-cert and --{name}-key: {message}" in capfd.readouterr().err
+
+
+def test_certificates_for_a_next_hop_need_one_that_shows_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    certificate("one")
+    pair = ["--forward-cert", "one.cert", "--forward-key", "one.key"]
+    for given in (["--forward-ca", "one.cert"], pair):
+        for to in ([], ["--forward", "http://x"]):
+            assert main(["serve", *to, *given]) == 2
+            url = to[1] if to else "none"
+            message = (
+                f"certificates for the next hop need one of https: give --forward https://…, got '{url}'"
+            )
+            assert message in capfd.readouterr().err
 
 
 def test_beyond_loopback_with_insecure_and_on_the_other_loopback(tmp_path: Path) -> None:
