@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,55 @@ def test_no_page_is_wider_than_its_window(browser: Browser, server: PageServer, 
         for path in ("/", "/?agent=nobody", DOOM, LONG, REPEATS, *strange):
             page.goto(server.url + path)
             assert page.evaluate("document.documentElement.scrollWidth") == width, path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [320, 768, 1280])
+def test_who_may_see_all_tenants_can_choose_one_and_others_see_their_own(
+    browser: Browser, tmp_path: Path, width: int, scheme: Any
+) -> None:
+    long = "a-very-long-tenant-" * 5
+    runs = [replace(run, tenant=("red", long)[n % 2]) for n, run in enumerate(assorted(10))]
+    options = PageOptions(tokens={"secret-1": "red", "secret-2": "*"})
+    look: dict[str, Any] = {"viewport": {"width": width, "height": 800}, "color_scheme": scheme}
+    with PageServer(tmp_path, options, runs) as server:
+        of_all = {"username": "anyone", "password": "secret-2"}
+        with Visit(browser, server.url, http_credentials=of_all, **look) as page:
+            expect(page.get_by_role("heading", level=1)).to_have_text("Runs of all tenants")
+            expect(page.get_by_role("columnheader", name="Tenant")).to_have_count(1)
+            check(page, width, f"tenants-all-{width}-{scheme}")
+            page.get_by_label("Tenant").fill("red")
+            page.get_by_role("button", name="Filter").click()
+            expect(page.get_by_role("heading", level=1)).to_have_text("Runs of red")
+            expect(page.locator("tbody tr")).to_have_count(5)
+            expect(page.get_by_role("status")).to_have_text("Live")
+            server.put(
+                [replace(served([2.0], trace_id=77, agent="newcomer"), tenant="red", closed_ns=NOW_NS + 1)]
+            )
+            server.put([replace(served([2.0], trace_id=78, agent="of others"), tenant=long)])
+            expect(page.get_by_role("row").nth(1)).to_contain_text("newcomer", timeout=30_000)
+            expect(page.locator("tbody tr")).to_have_count(6)
+            page.get_by_role("link", name="newcomer").click()
+            expect(page.get_by_text("Tenant", exact=True)).to_be_visible()
+            check(page, width, f"tenants-run-{width}-{scheme}")
+            page.get_by_role("link", name="all runs of this agent").click()
+            expect(page.get_by_label("Tenant")).to_have_value("red")
+        of_red = {"username": "anyone", "password": "secret-1"}
+        with Visit(browser, server.url, http_credentials=of_red, **look) as page:
+            expect(page.get_by_role("heading", level=1)).to_have_text("Runs of red")
+            expect(page.locator("tbody tr")).to_have_count(6)
+            expect(page.get_by_label("Tenant")).to_have_count(0)
+            expect(page.get_by_role("columnheader", name="Tenant")).to_have_count(0)
+            check(page, width, f"tenants-red-{width}-{scheme}")
+
+
+def check(page: Page, width: int, name: str) -> None:
+    """That it fits its window, and has no fault that axe finds."""
+    if SHOTS is not None:
+        page.screenshot(path=Path(SHOTS, f"{name}.png"), full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    found = Axe().run(page).response["violations"]
+    assert [(v["id"], [node["html"] for node in v["nodes"]]) for v in found] == []
 
 
 def test_a_run_that_ends_shows_by_itself_and_the_focus_stays(browser: Browser, server: PageServer) -> None:
