@@ -8,6 +8,7 @@ state, so that the last segment is judged as the whole run. The token holds numb
 import json
 import math
 import re
+import threading
 from collections import OrderedDict
 from typing import Any, Final, NamedTuple, cast
 
@@ -93,18 +94,21 @@ def read_token(token: str) -> Segment:
 class Segments:
     """Runs that have paused, for the segments that go on with them: spans tell of each by itself.
 
-    Bounded: of very many, the latest. Not thread-safe: its owner is a tracker, which has a lock.
+    Bounded: of very many, the latest. Thread-safe, since trackers that share them may be in several threads.
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()  # protects the tokens and their order
         self._tokens: OrderedDict[str, str] = OrderedDict()
 
     def paused(self, run: LoopRun, paused_ns: int) -> None:
         """A segment has ended, and the run may go on."""
-        self._tokens[run.id] = token_of(run, paused_ns)
-        self._tokens.move_to_end(run.id)
-        if len(self._tokens) > _KEPT:
-            self._tokens.popitem(last=False)
+        token = token_of(run, paused_ns)
+        with self._lock:
+            self._tokens[run.id] = token
+            self._tokens.move_to_end(run.id)
+            if len(self._tokens) > _KEPT:
+                self._tokens.popitem(last=False)
 
     def go_on(self, run: LoopRun) -> bool:
         """A segment begins: let it go on from the one before.
@@ -112,7 +116,8 @@ class Segments:
         Returns:
             Whether that is known.
         """
-        token = self._tokens.get(run.id)
+        with self._lock:
+            token = self._tokens.get(run.id)
         if token is not None:
             carry_over(read_token(token), run)
         return token is not None

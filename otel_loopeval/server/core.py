@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.usage import Price, Usage
+from otel_loopeval.server.aside import Aside
 from otel_loopeval.server.bodies import BodyError, plain
 from otel_loopeval.server.clock import RunningClock
 from otel_loopeval.server.following import Following
@@ -75,6 +76,7 @@ class Core:
             self._forwarder = Forwarder(
                 options.forward, options.forward_headers, options.forward_s, self.clock, options.forward_tls
             )
+        self._aside = Aside()
         self.telling = Telling(self._forwarder)
         self.keeping = None if store is None else Keeping(store)
         self.following = Following(
@@ -87,6 +89,7 @@ class Core:
             price=price,
             # What another process took in before this one is lost, unless a store has it.
             complete_since_ns=time.time_ns() if store is None else 0,
+            aside=self._aside.add,
         )
         if store is not None:
             since_ns = time.time_ns() - int(options.limits.max_age_s * 1e9)
@@ -228,6 +231,7 @@ class Core:
         now = time.monotonic()
         while self.following.tick(now, _CLOSED_AT_ONCE):  # noqa: ASYNC110 - it is no waiting
             await asyncio.sleep(0)  # there is more, but others come first
+        await self._aside.work(self.following.judge, self.following.deliver)
         told = await self.telling.send()
         if self.keeping is not None:
             self.keeping.tick(told=told)
@@ -236,6 +240,7 @@ class Core:
         """Judge what is open and hand it on: nothing more will come."""
         self.draining = True
         self.following.finish()
+        await self._aside.work(self.following.judge, self.following.deliver)
         told = await self.telling.send()
         for _ in range(_TOLD_AGAIN):
             if told:

@@ -18,7 +18,7 @@ from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.server.counts import Counts
 from otel_loopeval.server.intake import Batch, Intake
-from otel_loopeval.server.judging import Judging
+from otel_loopeval.server.judging import Closed, Judging
 from otel_loopeval.server.limits import Limits
 from otel_loopeval.server.open_traces import (
     CLOSED_CAPACITY,
@@ -35,6 +35,10 @@ from otel_loopeval.server.surroundings import Surroundings
 _CLOSED_A_BODY: Final = 32
 _LARGE: Final = 32
 """Spans for each of which a trace counts as one more: judging them takes 50 µs a span."""
+_VERY_LARGE: Final = 1_000
+"""Spans of a trace over which it is judged aside."""
+_ASIDE_SHARE: Final = 4
+"""What is held may be more by this part of its bound for traces that wait to be judged aside."""
 _CUT: Final = frozenset({CLOSED_CAPACITY, CLOSED_TOO_LARGE})
 
 
@@ -51,6 +55,8 @@ class Following:
         complete_since_ns: When we began, in nanoseconds since the epoch: of a trace that was under way then,
             an earlier process may have spans, so it is incomplete; 0 if none can have.
         clock_ns: The time, in nanoseconds since the epoch.
+        aside: Takes a trace of so many spans that it should not be judged while others wait: who takes it is
+            to have it judged by :meth:`judge`, and to hand the runs to :meth:`deliver`. None for nobody.
 
     Attributes:
         counts: What happened so far.
@@ -67,6 +73,7 @@ class Following:
         policy: Policy | None = None,
         price: Price | None = None,
         complete_since_ns: int = 0,
+        aside: Callable[[Closed], object] | None = None,
     ) -> None:
         limits = limits or Limits()
         self.counts = Counts()
@@ -83,6 +90,8 @@ class Following:
             clock_ns=clock_ns,
         )
         self._over: OrderedDict[bytes, None] = OrderedDict()
+        self._aside = aside
+        self._aside_bytes = 0
 
     @property
     def open_traces(self) -> int:
@@ -92,7 +101,7 @@ class Following:
     @property
     def held_bytes(self) -> int:
         """Estimated memory of what is held."""
-        return self._traces.held_bytes
+        return self._traces.held_bytes + self._aside_bytes
 
     # In --------------------------------------------------------------------------------------------------
 
@@ -229,14 +238,40 @@ class Following:
         self._remember(key)
         counts = self.counts
         counts.closed[reason] = counts.closed.get(reason, 0) + 1
-        tenant, trace_id = read_key(key)
         spans = (*trace.spans.values(), *self._surroundings.around(trace))
         cut = reason in _CUT or (not trace.restored and self._judging.straddles(spans))
-        for served in self._judging.runs(tenant, trace_id, spans, judged=trace.judged, cut=cut):
-            counts.judged_before += served.judged_before
+        closed = Closed(*read_key(key), spans, frozenset(trace.judged), cut, trace.bytes)
+        if self._aside is not None and self._may_wait(closed, reason):
+            self._aside_bytes += closed.size
+            self._aside(closed)
+        else:
+            self._hand_on(closed, self.judge(closed))
+
+    def _may_wait(self, closed: Closed, reason: str) -> bool:
+        """Whether a trace is to be judged aside: while it waits, what is held of it is held."""
+        most = self._limits.max_bytes // _ASIDE_SHARE
+        return (
+            len(closed.spans) > _VERY_LARGE
+            and reason != CLOSED_SHUTDOWN
+            and self._aside_bytes + closed.size <= most
+        )
+
+    def judge(self, closed: Closed) -> list[ServedRun]:
+        """The runs of a trace that was put aside. In any thread."""
+        return self._judging.runs(closed)
+
+    def deliver(self, closed: Closed, runs: list[ServedRun] | None) -> None:
+        """A trace that was put aside was judged; None if it could not be."""
+        self._aside_bytes -= closed.size
+        if runs is not None:
+            self._hand_on(closed, runs)
+
+    def _hand_on(self, closed: Closed, runs: list[ServedRun]) -> None:
+        for served in runs:
+            self.counts.judged_before += served.judged_before
             self._on_verdict(served)
         if self._on_close is not None:
-            self._on_close(tenant, trace_id)
+            self._on_close(closed.tenant, closed.trace_id)
 
 
 _trace_id: Final[Callable[[SpanData], int]] = attrgetter("trace_id")

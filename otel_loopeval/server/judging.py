@@ -1,7 +1,7 @@
 """From a trace that is over to the runs in it, judged as ``otel-loopeval score`` judges stored ones."""
 
-from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 from otel_loopeval import semconv
 from otel_loopeval.runs.reconstruct import Replayed, replay
@@ -14,6 +14,26 @@ from otel_loopeval.server.served import ServedRun
 
 _SERVICE: Final = "service.name"
 _ENVIRONMENTS: Final = ("deployment.environment.name", "deployment.environment")
+
+
+class Closed(NamedTuple):
+    """A trace that is over.
+
+    Attributes:
+        tenant: Whose it is.
+        trace_id: Its id.
+        spans: Its spans.
+        judged: Ids of the roots that have a verdict already; None for a run without a root.
+        cut: Whether spans of it are missing.
+        size: Estimated memory of what was held of it.
+    """
+
+    tenant: str
+    trace_id: int
+    spans: tuple[SpanData, ...]
+    judged: frozenset[int | None]
+    cut: bool
+    size: int
 
 
 class Judging:
@@ -45,34 +65,12 @@ class Judging:
         # A run that pauses goes on in a trace of its own, and never in another tenant's.
         self._segments: dict[str, Segments] = {}
 
-    def runs(
-        self,
-        tenant: str,
-        trace_id: int,
-        spans: tuple[SpanData, ...],
-        *,
-        judged: Container[int | None],
-        cut: bool,
-    ) -> Iterator[ServedRun]:
-        """The runs of a trace.
-
-        Args:
-            tenant: Whose it is.
-            trace_id: Its id.
-            spans: Its spans.
-            judged: Ids of the roots that have a verdict; None for a run without a root.
-            cut: Whether spans of it are missing.
-        """
-        segments = self._segments.get(tenant)
-        if segments is None:
-            segments = self._segments[tenant] = Segments()
+    def runs(self, closed: Closed) -> list[ServedRun]:
+        """The runs of a trace. Thread-safe."""
+        # One call, so that of two threads neither gets what the other one does not.
+        segments = self._segments.setdefault(closed.tenant, Segments())
         tracker = Tracker(self._policy, price=self._price, segments=segments)
-        for replayed in replay(spans, tracker):
-            root = replayed.root
-            before = (None if root is None else root.span_id) in judged or (
-                root is not None and semconv.HEALTH_DOOM_LOOP_FIRED in root.attributes
-            )
-            yield self._served(replayed, spans, tenant, trace_id, cut=cut, before=before)
+        return [self._served(replayed, closed) for replayed in replay(closed.spans, tracker)]
 
     def straddles(self, spans: Iterable[SpanData]) -> bool:
         """Whether a trace was under way when we began, so that an earlier process may have some of it.
@@ -84,32 +82,26 @@ class Judging:
         since, ended = self._complete_since_ns, self._ended_before_ns
         return any(span.start_ns < since for span in spans) and any(span.end_ns > ended for span in spans)
 
-    def _served(
-        self,
-        replayed: Replayed,
-        spans: tuple[SpanData, ...],
-        tenant: str,
-        trace_id: int,
-        *,
-        cut: bool,
-        before: bool,
-    ) -> ServedRun:
+    def _served(self, replayed: Replayed, closed: Closed) -> ServedRun:
         run, verdict, root = replayed
-        if cut:
+        if closed.cut:
             verdict = verdict._replace(outcome=semconv.OUTCOME_INCOMPLETE, decided=False, reasons=())
-        resource = (root or spans[0]).resource
+        judged_before = (None if root is None else root.span_id) in closed.judged or (
+            root is not None and semconv.HEALTH_DOOM_LOOP_FIRED in root.attributes
+        )
+        resource = (root or closed.spans[0]).resource
         return ServedRun(
             run,
             verdict,
             root,
-            spans,
-            trace_id,
+            closed.spans,
+            closed.trace_id,
             _text(resource.get(_SERVICE)),
             next((text for name in _ENVIRONMENTS if (text := _text(resource.get(name)))), ""),
             verdict.outcome != semconv.OUTCOME_INCOMPLETE,
             self._clock_ns(),
-            before,
-            tenant,
+            judged_before,
+            closed.tenant,
         )
 
 

@@ -128,7 +128,7 @@ def test_what_a_store_has_comes_back_to_its_tenant() -> None:
 
 
 def test_a_killed_server_and_its_store_keep_tenants_apart(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("red:secret-1\nblue:secret-2\n")
+    (tmp_path / "tokens").write_text("red:secret-1\nblue:secret-2\n*:secret-3\n")
     arguments = ("--store", "runs.db", "--token-file", "tokens", "--grace", "200ms", "--idle", "1h")
     red, blue = {"authorization": "Bearer secret-1"}, {"authorization": "Bearer secret-2"}
     with Sink() as sink:
@@ -142,7 +142,7 @@ def test_a_killed_server_and_its_store_keep_tenants_apart(tmp_path: Path) -> Non
             assert server.send(ONE[-1], **red) == 200
             assert server.send(OTHER[-1], **blue) == 200
             await_that(lambda: len(sink.verdicts()) == 2, "two verdicts")
-            metrics = server.metrics()
+            metrics = server.metrics(authorization="Bearer secret-3")
             assert server.end() == 0
         verdicts = sink.verdicts()
     assert sorted(verdict.attributes["loopeval.health.doom_loop_fired"] for verdict in verdicts) == [
