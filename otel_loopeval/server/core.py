@@ -22,10 +22,10 @@ from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.passing_on import passed_on
 from otel_loopeval.server.replies import JSON, Reply, refused
 from otel_loopeval.server.requests import SIGNALS, TRACES, Otlp, Work
+from otel_loopeval.server.run_metrics import RunMetrics
 from otel_loopeval.server.served import RunStore, ServedRun
 from otel_loopeval.server.telling import Telling
 from otel_loopeval.server.tokens import Tokens
-from otel_loopeval.server.verdicts import RunMetrics
 
 _PATHS: Final = {signal: f"/v1/{signal}".encode() for signal in SIGNALS}
 _CLOSED_AT_ONCE: Final = 32

@@ -8,7 +8,7 @@ from prometheus_client.registry import Collector
 
 from otel_loopeval import semconv
 from otel_loopeval.server.core import Core
-from otel_loopeval.server.verdicts import label, prometheus_name
+from otel_loopeval.server.run_metrics import label, prometheus_name
 
 
 class SelfMetrics(Collector):

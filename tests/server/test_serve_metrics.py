@@ -11,7 +11,7 @@ from server.serve_processes import Serve, Traffic, await_that, serving
 from support.backends import need
 
 from otel_loopeval import semconv
-from otel_loopeval.server.verdicts import MAX_KINDS, MAX_NAMES
+from otel_loopeval.server.run_metrics import MAX_KINDS, MAX_NAMES
 
 NAMES = sorted(
     value
