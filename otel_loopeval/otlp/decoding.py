@@ -23,14 +23,26 @@ STATUS_CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR"
 _OTHER_SIGNALS = ("resourceLogs", "resourceMetrics", "resourceProfiles")
 
 
-class _Emitter(NamedTuple):
-    """What the spans of one list have in common."""
+class Emitter(NamedTuple):
+    """What the spans of one list have in common.
+
+    Attributes:
+        resource: Attributes of what emitted them.
+        scope: Name of the instrumentation scope.
+    """
 
     resource: Mapping[str, Any]
     scope: str
 
 
-class _Status(NamedTuple):
+class Status(NamedTuple):
+    """How a span ended.
+
+    Attributes:
+        error: Whether in an error.
+        message: What is said of it.
+    """
+
     error: bool
     message: str
 
@@ -56,7 +68,7 @@ def is_other_signal(document: Mapping[str, Any]) -> bool:
 
 def _resource_spans(value: Any) -> list[SpanData]:
     resource_spans = read_object(value)
-    resource = read_field(resource_spans, "resource", _resource)
+    resource = read_field(resource_spans, "resource", read_resource)
     return _flat(
         read_field(
             resource_spans,
@@ -68,9 +80,9 @@ def _resource_spans(value: Any) -> list[SpanData]:
 
 def _scope_spans(value: Any, resource: Mapping[str, Any]) -> list[SpanData]:
     scope_spans = read_object(value)
-    emitter = _Emitter(resource, read_field(scope_spans, "scope", _scope_name))
+    emitter = Emitter(resource, read_field(scope_spans, "scope", read_scope_name))
     return read_field(
-        scope_spans, "spans", lambda spans: read_items(spans, lambda span: _span(span, emitter))
+        scope_spans, "spans", lambda spans: read_items(spans, lambda span: read_span(span, emitter))
     )
 
 
@@ -78,17 +90,24 @@ def _flat(lists: list[list[SpanData]]) -> list[SpanData]:
     return list(chain.from_iterable(lists))
 
 
-def _resource(value: Any) -> dict[str, Any]:
+def read_resource(value: Any) -> dict[str, Any]:
+    """The attributes of a resource."""
     return {} if value is None else read_field(read_object(value), "attributes", read_attributes)
 
 
-def _scope_name(value: Any) -> str:
+def read_scope_name(value: Any) -> str:
+    """The name of an instrumentation scope."""
     return "" if value is None else read_field(read_object(value), "name", read_text)
 
 
-def _span(value: Any, emitter: _Emitter) -> SpanData:
+def read_span(value: Any, emitter: Emitter) -> SpanData:
+    """A span, whole.
+
+    Raises:
+        Misfit: Something in it is not right.
+    """
     span = read_object(value)
-    status = read_field(span, "status", _status)
+    status = read_field(span, "status", read_status)
     return SpanData(
         name=read_field(span, "name", read_text),
         trace_id=read_field(span, "traceId", lambda text: read_required_id(text, TRACE_ID_BYTES)),
@@ -97,7 +116,7 @@ def _span(value: Any, emitter: _Emitter) -> SpanData:
         start_ns=read_field(span, "startTimeUnixNano", read_time),
         end_ns=read_field(span, "endTimeUnixNano", read_time),
         attributes=read_field(span, "attributes", read_attributes),
-        events=tuple(read_field(span, "events", lambda events: read_items(events, _event))),
+        events=tuple(read_field(span, "events", lambda events: read_items(events, read_event))),
         error=status.error,
         scope=emitter.scope,
         resource=emitter.resource,
@@ -105,7 +124,8 @@ def _span(value: Any, emitter: _Emitter) -> SpanData:
     )
 
 
-def _event(value: Any) -> SpanEvent:
+def read_event(value: Any) -> SpanEvent:
+    """An event of a span."""
     event = read_object(value)
     return SpanEvent(
         name=read_field(event, "name", read_text),
@@ -114,11 +134,12 @@ def _event(value: Any) -> SpanEvent:
     )
 
 
-def _status(value: Any) -> _Status:
+def read_status(value: Any) -> Status:
+    """The status of a span."""
     if value is None:
-        return _Status(error=False, message="")
+        return Status(error=False, message="")
     status = read_object(value)
-    return _Status(
+    return Status(
         error=read_field(status, "code", _status_code) == STATUS_ERROR,
         message=read_field(status, "message", read_text),
     )

@@ -42,6 +42,12 @@ class ResourceParts(Protocol):
         ...
 
 
+class AttributesParts(Protocol):
+    """A ``Resource``: its attributes are encoded ``KeyValue`` messages."""
+
+    attributes: Sequence[bytes]
+
+
 class RequestParts(Protocol):
     """An ``ExportTraceServiceRequest`` or ``TracesData``."""
 
@@ -70,6 +76,20 @@ class SpanParts(Protocol):
     end_time_unix_nano: int
     attributes: Sequence[bytes]
     events: Sequence[EventParts]
+    status: Sequence[bytes]
+
+
+class LooseSpanParts(Protocol):
+    """A ``Span`` of which nothing is looked into: texts and events are bytes, too."""
+
+    trace_id: bytes
+    span_id: bytes
+    parent_span_id: bytes
+    name: bytes
+    start_time_unix_nano: int
+    end_time_unix_nano: int
+    attributes: Sequence[bytes]
+    events: Sequence[bytes]
     status: Sequence[bytes]
 
 
@@ -109,6 +129,17 @@ _MESSAGES: Final[dict[str, _Fields]] = {
         ("links", 13, f"repeated .{trace_pb2.Span.Link.DESCRIPTOR.full_name}"),
         ("status", 15, "repeated bytes"),
     ],
+    "LooseSpan": [
+        ("trace_id", 1, "bytes"),
+        ("span_id", 2, "bytes"),
+        ("parent_span_id", 4, "bytes"),
+        ("name", 5, "bytes"),
+        ("start_time_unix_nano", 7, "fixed64"),
+        ("end_time_unix_nano", 8, "fixed64"),
+        ("attributes", 9, "repeated bytes"),
+        ("events", 11, "repeated bytes"),
+        ("status", 15, "repeated bytes"),
+    ],
     "Event": [("time_unix_nano", 1, "fixed64"), ("name", 2, "string"), ("attributes", 3, "repeated bytes")],
 }
 
@@ -142,6 +173,12 @@ parse_request: Final[Callable[[bytes], RequestParts]] = _CLASSES["Request"].From
 """Parses an ``ExportTraceServiceRequest`` or ``TracesData``; raises ``DecodeError``."""
 parse_resource_spans: Final[Callable[[bytes], ResourceParts]] = _CLASSES["ResourceSpans"].FromString
 """Parses a ``ResourceSpans``; raises ``DecodeError``."""
+parse_resource: Final[Callable[[bytes], AttributesParts]] = _CLASSES["Resource"].FromString
+"""Parses a ``Resource``; raises ``DecodeError``."""
+parse_event: Final[Callable[[bytes], EventParts]] = _CLASSES["Event"].FromString
+"""Parses an ``Event``; raises ``DecodeError``."""
+parse_loosely: Final[Callable[[bytes], LooseSpanParts]] = _CLASSES["LooseSpan"].FromString
+"""Parses a ``Span`` as far as its parts; raises ``DecodeError``."""
 parse_span: Final[Callable[[bytes], SpanParts]] = _CLASSES["Span"].FromString
 """Parses a ``Span``; raises ``DecodeError``."""
 

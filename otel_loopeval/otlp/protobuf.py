@@ -3,9 +3,9 @@
 ``ExportTraceServiceRequest`` and ``TracesData`` are one message on the wire: ``ResourceSpans`` as field 1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from sys import intern
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import DecodeError
 from google.protobuf.wrappers_pb2 import BytesValue
@@ -18,7 +18,10 @@ from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.parts import (
     EventParts,
     ResourceParts,
+    parse_event,
+    parse_loosely,
     parse_request,
+    parse_resource,
     parse_resource_spans,
     parse_span,
 )
@@ -26,6 +29,7 @@ from otel_loopeval.otlp.spans import make_span
 from otel_loopeval.otlp.values import inner_depth
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 
+_T = TypeVar("_T")
 _PLAIN = frozenset({"string_value", "bool_value", "int_value", "double_value", "bytes_value"})
 _SCALARS: Final = frozenset({str, int, bool, float})
 _MAX_KNOWN: Final = 10_000
@@ -38,12 +42,8 @@ def read_request(data: bytes) -> list[SpanData]:
     Raises:
         Misfit: It is none.
     """
-    try:
-        request = parse_request(data)
-    except DecodeError:
-        raise Misfit("an OTLP protobuf request of traces", data) from None
     spans: list[SpanData] = []
-    for index, resource_spans in enumerate(request.resource_spans):
+    for index, resource_spans in enumerate(parts_of_request(data)):
         try:
             spans += _resource_spans(resource_spans)
         except Misfit as misfit:  # noqa: PERF203 - the place is only known here
@@ -71,11 +71,31 @@ def read_resource_spans(data: bytes) -> list[SpanData]:
     Raises:
         Misfit: It is none.
     """
+    return _resource_spans(parts_of_resource_spans(data))
+
+
+def parts_of_request(data: bytes) -> Sequence[ResourceParts]:
+    """What each resource has in an ``ExportTraceServiceRequest`` or ``TracesData``, its spans encoded.
+
+    Raises:
+        Misfit: It is none.
+    """
     try:
-        resource_spans = parse_resource_spans(data)
+        return parse_request(data).resource_spans
+    except DecodeError:
+        raise Misfit("an OTLP protobuf request of traces", data) from None
+
+
+def parts_of_resource_spans(data: bytes) -> ResourceParts:
+    """The same of one ``ResourceSpans``.
+
+    Raises:
+        Misfit: It is none.
+    """
+    try:
+        return parse_resource_spans(data)
     except DecodeError:
         raise Misfit("an OTLP protobuf ResourceSpans", data) from None
-    return _resource_spans(resource_spans)
 
 
 def read_span(data: bytes, scope: str, resource: Mapping[str, Any]) -> SpanData:
@@ -132,6 +152,55 @@ def read_scope_name(data: bytes) -> str:
         return InstrumentationScope.FromString(data).name
     except DecodeError:
         raise Misfit("an OTLP protobuf InstrumentationScope", data) from None
+
+
+def read_span_loosely(data: bytes, scope: str, resource: Mapping[str, Any]) -> SpanData:
+    """One ``Span`` without the parts that cannot be read.
+
+    Args:
+        data: The message.
+        scope: Name of its instrumentation scope.
+        resource: Attributes of what emitted it.
+
+    Raises:
+        Misfit: It is none, or has no ids.
+    """
+    try:
+        span = parse_loosely(data)
+    except DecodeError:
+        raise Misfit("an OTLP protobuf Span", data) from None
+    statuses = _readable([b"".join(span.status)], Status.FromString)
+    status = statuses[0] if statuses else _NO_STATUS
+    return make_span(
+        "".join(_readable([span.name], bytes.decode)),
+        _required_id(span.trace_id, TRACE_ID_BYTES, "trace_id"),
+        _required_id(span.span_id, SPAN_ID_BYTES, "span_id"),
+        _id(span.parent_span_id, SPAN_ID_BYTES, "parent_span_id"),
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+        dict(_readable(span.attributes, _pair)),
+        tuple(_readable(span.events, lambda event: _event(parse_event(event)))),
+        status.code == STATUS_ERROR,
+        scope,
+        resource,
+        status.message,
+    )
+
+
+def read_resource_loosely(data: bytes) -> dict[str, Any]:
+    """The attributes of one ``Resource``, without those that cannot be read."""
+    parsed = _readable([data], parse_resource)
+    return dict(_readable(parsed[0].attributes, _pair)) if parsed else {}
+
+
+def _readable(parts: Iterable[bytes], read: Callable[[bytes], _T]) -> list[_T]:
+    found: list[_T] = []
+    for part in parts:
+        try:
+            found.append(read(part))
+        except (DecodeError, Misfit, UnicodeDecodeError):  # noqa: PERF203 - each may be wrong
+            continue
+    return found
 
 
 _NO_STATUS: Final = Status()

@@ -11,6 +11,7 @@ from otel_loopeval.otlp.values import read_field, read_items
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.sources import jaeger_json, phoenix_json, tempo_json
 from otel_loopeval.sources.records import Form, Record
+from otel_loopeval.sources.salvage import salvaged_request, salvaged_resource_spans, salvaged_traces
 
 _FORMS = "OTLP, Jaeger or Phoenix JSON"
 
@@ -19,15 +20,31 @@ def spans_of(record: Record) -> list[SpanData]:
     """The spans of a record, in order; none for telemetry of another kind.
 
     Raises:
-        Misfit: It is in no form that is known, or not what that form has.
+        Misfit: It is in no form that is known, or not what that form has; a
+            :class:`~otel_loopeval.sources.salvage.Damaged` if some of it can be read.
     """
     if record.problem:
         raise Misfit(record.problem, None)
     if record.form is Form.REQUEST:
-        return read_request(record.data)
+        return spans_of_request(record.data)
     if record.form is Form.RESOURCE_SPANS:
-        return read_resource_spans(record.data)
+        try:
+            return read_resource_spans(record.data)
+        except Misfit:
+            return salvaged_resource_spans(record.data)
     return spans_of_json(record.data)
+
+
+def spans_of_request(data: bytes) -> list[SpanData]:
+    """The spans of one ``ExportTraceServiceRequest`` or ``TracesData``, in order.
+
+    Raises:
+        Misfit: It is none, or not all of it can be read.
+    """
+    try:
+        return read_request(data)
+    except Misfit:
+        return salvaged_request(data)
 
 
 def spans_of_json(data: bytes) -> list[SpanData]:
@@ -81,8 +98,15 @@ def _inside(key: str) -> Callable[[dict[str, Any]], list[SpanData]]:
     return lambda found: read_field(found, key, _all)
 
 
+def _traces(found: dict[str, Any]) -> list[SpanData]:
+    try:
+        return read_traces(found)
+    except Misfit:
+        return salvaged_traces(found)
+
+
 _READERS: dict[str, Callable[[dict[str, Any]], list[SpanData]]] = {
-    "resourceSpans": read_traces,
+    "resourceSpans": _traces,
     "data": _inside("data"),  # Jaeger's API and its user interface, Phoenix's API
     "result": _inside("result"),  # Jaeger's newer API
     "batches": tempo_json.read_trace,

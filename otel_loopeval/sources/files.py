@@ -14,6 +14,7 @@ from otel_loopeval.sources.documents import spans_of
 from otel_loopeval.sources.errors import Reporter, SourceError
 from otel_loopeval.sources.paths import files_at
 from otel_loopeval.sources.records import Record, records
+from otel_loopeval.sources.salvage import Damaged
 
 _BUFFER = 2**20
 _PROGRESS_BYTES = 2**20
@@ -66,14 +67,15 @@ def read_stream(
     source: str,
     report: Reporter,
     read: Callable[[Record], Sequence[Found]] = spans_of,
-) -> Iterator[Found]:
+) -> Iterator[Found | SpanData]:
     """The spans in a stream of bytes.
 
     Args:
         stream: The stream.
         source: What it is, for errors.
         report: Called with the error of each record that cannot be read.
-        read: Gives what is in a record; raises :class:`~otel_loopeval.otlp.misfit.Misfit`.
+        read: Gives what is in a record; raises :class:`~otel_loopeval.otlp.misfit.Misfit`, and what can be
+            read of the record comes all the same.
 
     Raises:
         SourceError: They are in no form that is known, or what ``report`` raises.
@@ -98,7 +100,7 @@ def read_stream(
 
 def _found(
     record: Record, source: str, report: Reporter, read: Callable[[Record], Sequence[Found]]
-) -> Sequence[Found]:
+) -> Sequence[Found | SpanData]:
     if record.problem:
         report(SourceError(source, record.place, record.problem))
         return []
@@ -106,7 +108,7 @@ def _found(
         return read(record)
     except Misfit as misfit:
         report(SourceError(source, record.place, str(misfit)))
-        return []
+        return misfit.spans if isinstance(misfit, Damaged) else []
 
 
 def _size(path: Path) -> int:

@@ -13,6 +13,7 @@ SCHEMA: Final = "topic string, partition int, offset bigint, value binary"
 _TIMEOUT_S: Final = 30.0
 _MESSAGES: Final = 100
 _BATCH_BYTES: Final = 16 * 2**20
+_MAX_AHEAD_KB: Final = 4096
 _OURS: Final = frozenset({"topic", "startingoffsets", "maxoffsetspertrigger", "path"})
 _CLIENT: Final = "kafka."
 Offsets = dict[str, int]
@@ -61,6 +62,9 @@ class Settings:
         return cast("Any", Consumer)(
             {
                 "group.id": FORMAT,
+                # Each part has a client of its own, and what that fetches beyond its part is for nothing: by
+                # default all that waits, up to 64 MB, in each micro-batch again.
+                "queued.max.messages.kbytes": _MAX_AHEAD_KB,
                 **self.client,
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,

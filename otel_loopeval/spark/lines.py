@@ -10,21 +10,16 @@ from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
-from otel_loopeval import semconv
 from otel_loopeval.otlp.files import read_line
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.dialects.frameworks import is_ai
-from otel_loopeval.runs.dialects.marking import MARKERS
+from otel_loopeval.runs.dialects.marking import JSON_MARKERS
 from otel_loopeval.runs.spans import SpanData
 
 _TRACE_BYTES, _SPAN_BYTES = 16, 8
 _SPAN_DIGITS: Final = {2 * _SPAN_BYTES}
 _NO_TRACE: Final = bytes(_TRACE_BYTES)
 _NO_SPAN: Final = "0" * 2 * _SPAN_BYTES
-_MARKERS: Final = (
-    *(marker for marker in MARKERS if marker.decode().isprintable()),
-    semconv.SPAN_EVALUATE.encode() + b'"',  # the others are spelled as in protobuf
-)
 _ESCAPE: Final = rb"\u00"
 _ESCAPES: Final = re.compile(rb"\\u00(?:2[eE]|[4-7])")
 """Of what is in markers: a text with these may hold one that no search finds. Others are usual: Go escapes
@@ -94,9 +89,9 @@ def _make_may_tell() -> Callable[[bytes], object]:
     try:
         from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 - may be missing
     except ImportError:
-        return re.compile(b"|".join((*map(re.escape, _MARKERS), _ESCAPES.pattern))).search
-    automaton = BytesAhoCorasick([*_MARKERS, _ESCAPE], matchkind=MatchKind.LeftmostFirst)
-    find, escape = automaton.find_matches_as_indexes, len(_MARKERS)
+        return re.compile(b"|".join((*map(re.escape, JSON_MARKERS), _ESCAPES.pattern))).search
+    automaton = BytesAhoCorasick([*JSON_MARKERS, _ESCAPE], matchkind=MatchKind.LeftmostFirst)
+    find, escape = automaton.find_matches_as_indexes, len(JSON_MARKERS)
 
     def may_tell(data: bytes) -> bool:
         return any(number != escape or _ESCAPES.match(data, start) for number, start, _ in find(data))

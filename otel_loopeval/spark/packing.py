@@ -13,14 +13,20 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from otel_loopeval.otlp.files import read_line
 from otel_loopeval.otlp.misfit import Misfit
-from otel_loopeval.otlp.protobuf import read_resource, read_span
+from otel_loopeval.otlp.protobuf import (
+    read_resource,
+    read_resource_loosely,
+    read_span,
+    read_span_loosely,
+)
 from otel_loopeval.otlp.spans import make_span
 from otel_loopeval.runs.dialects.frameworks import is_ai
 from otel_loopeval.runs.dialects.own import AGENT_PREFIXES, NAME_PREFIXES
 from otel_loopeval.runs.dialects.reading import MARKS
 from otel_loopeval.runs.spans import SpanData, SpanEvent
+from otel_loopeval.sources.documents import spans_of_json
+from otel_loopeval.sources.salvage import Damaged
 from otel_loopeval.spark.lines import Part, Undecoded, line_of
 
 _LOG: Final = logging.getLogger("otel_loopeval.spark")
@@ -223,27 +229,46 @@ def _spans(number: int, payloads: Iterable[bytes]) -> Iterator[SpanData]:
                 message,
             )
         for part in encoded:
-            yield from _read(number, part, known)
+            yield from _read(part, known)
 
 
-def _read(number: int, part: Part, known: dict[bytes, dict[str, Any]]) -> Iterator[SpanData]:
-    """Spans that are decoded now; one that is none loses only itself."""
+def _read(part: Part, known: dict[bytes, dict[str, Any]]) -> Iterator[SpanData]:
+    """Spans that are decoded now, as whoever reads all of them would have: without what cannot be read."""
     scope, encoded, several = part
-    try:
-        if several[0].startswith(b"{"):
-            yield from read_line(line_of(part))
-            return
-        resource = known.get(encoded)
-        if resource is None:
-            resource = known[encoded] = read_resource(encoded)
-        for data in several:
+    if several[0].startswith(b"{"):
+        try:
+            yield from spans_of_json(line_of(part))
+        except Damaged as damaged:
+            yield from damaged.spans
+        except Misfit as misfit:
+            if len(several) == 1:
+                _LOG.warning("skipped a span: %s", misfit)
+                return
+            for data in several:
+                yield from _read((scope, encoded, [data]), known)
+        return
+    resource = known.get(encoded)
+    if resource is None:
+        resource = known[encoded] = _resource(encoded)
+    for data in several:
+        try:
             yield read_span(data, scope, resource)
+        except Misfit:  # noqa: PERF203 - each may be wrong
+            yield from _loosely(data, scope, resource)
+
+
+def _resource(data: bytes) -> dict[str, Any]:
+    try:
+        return read_resource(data)
+    except Misfit:
+        return read_resource_loosely(data)
+
+
+def _loosely(data: bytes, scope: str, resource: dict[str, Any]) -> Iterator[SpanData]:
+    try:
+        yield read_span_loosely(data, scope, resource)
     except Misfit as misfit:
-        if len(several) == 1:
-            _LOG.warning("skipped a span of trace %032x: %s", number, misfit)
-            return
-        for data in several:  # a repeated span counts once
-            yield from _read(number, (scope, encoded, [data]), known)
+        _LOG.warning("skipped a span: %s", misfit)
 
 
 _Event = tuple[str, int, dict[str, Any]]

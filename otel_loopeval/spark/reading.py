@@ -13,10 +13,11 @@ from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.intake import Intake, Others, ids_of
 from otel_loopeval.sources import SourceError, open_source
 from otel_loopeval.sources.clickhouse import span_of_row
-from otel_loopeval.sources.documents import spans_of_json
+from otel_loopeval.sources.documents import spans_of_json, spans_of_request
 from otel_loopeval.sources.errors import Reporter
 from otel_loopeval.sources.files import read_stream
 from otel_loopeval.sources.records import Form, Record
+from otel_loopeval.sources.salvage import Damaged
 from otel_loopeval.spark.lines import Part, Undecoded, split_line
 
 _LOG: Final = logging.getLogger("otel_loopeval.spark")
@@ -122,6 +123,8 @@ def _bodies(batch: Any, report: Reporter) -> Iterator[Found]:
             yield from _of_record(Record("", form, body), intake)
         except Misfit as misfit:
             report(SourceError("a value", "", str(misfit)))
+            if isinstance(misfit, Damaged):
+                yield from misfit.spans
 
 
 def _files(batch: Any, report: Reporter) -> Iterator[Found]:
@@ -164,7 +167,10 @@ def _of_record(record: Record, intake: Intake) -> Sequence[Found]:
     body = record.data
     if record.form is Form.RESOURCE_SPANS:
         body = b"\x0a" + _varint(len(body)) + body
-    marked, others, decoded, _, _ = intake.read(body)
+    try:
+        marked, others, decoded, _, _ = intake.read(body)
+    except Misfit:
+        return spans_of_request(body)
     return [*marked, *decoded, *starmap(undecoded, others.items())]
 
 

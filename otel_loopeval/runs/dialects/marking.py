@@ -25,6 +25,12 @@ MARKERS: Final = (
 """Bytes of which an OTLP protobuf span has some if :func:`is_marked` holds, or if a run takes anything from
 it but its place in the tree; others may have them too."""
 
+JSON_MARKERS: Final = (
+    *(marker for marker in MARKERS if marker.decode().isprintable()),
+    semconv.SPAN_EVALUATE.encode() + b'"',  # the others are spelled as in protobuf
+)
+"""The same of a span in OTLP/JSON."""
+
 _EVENTS: Final = frozenset({semconv.EVENT_GUARD, semconv.EVENT_EVALUATION_RESULT})
 
 
