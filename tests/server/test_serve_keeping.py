@@ -179,7 +179,7 @@ def test_at_the_end_what_is_locked_out_is_told_and_left_to_the_next_start(
     assert not store.close(0.2)
     other.close()
     assert caplog.messages == [
-        "1 runs are not in the store: the next start judges them again from the spans that it has"
+        "runs that the store did not take: 1; the next start judges them again, from their spans in it"
     ]
     assert keeping.lost == 1
 
@@ -234,7 +234,7 @@ def test_a_run_that_is_over_while_the_disk_is_full(end: str, tmp_path: Path) -> 
                 server.end(signal.SIGKILL)
             else:
                 assert server.end() == 0
-                assert "1 runs are not in the store" in server.lines[-1]
+                assert "runs that the store did not take: 1" in server.lines[-1]
             said = [line for line in server.lines if "the store failed" in line]
             assert len(said) == 1
         if end != "space":
