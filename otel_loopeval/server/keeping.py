@@ -135,7 +135,7 @@ class Keeping:
         self._left_at_end = len(self._runs)
         if self._left_at_end:
             _log.error(
-                "runs that the store did not take: %d; the next start judges them again, from their spans in it",
+                "runs that the store did not take: %d; the next start judges them by their spans in it",
                 self._left_at_end,
             )
 

@@ -179,7 +179,7 @@ def test_at_the_end_what_is_locked_out_is_told_and_left_to_the_next_start(
     assert not store.close(0.2)
     other.close()
     assert caplog.messages == [
-        "runs that the store did not take: 1; the next start judges them again, from their spans in it"
+        "runs that the store did not take: 1; the next start judges them by their spans in it"
     ]
     assert keeping.lost == 1
 
