@@ -11,7 +11,7 @@ from otel_loopeval.cli.serve_arguments import DEFAULT_STORE, NONE
 if TYPE_CHECKING:
     from otel_loopeval.server.options import ServeOptions
     from otel_loopeval.server.page import PageOptions
-    from otel_loopeval.server.store_writer import Retention
+    from otel_loopeval.server.store_retention import Retention
     from otel_loopeval.server.tls import Tls
 
 _MOST_FILES: Final = 65_536
@@ -127,6 +127,6 @@ def page_options(options: "ServeOptions") -> "PageOptions":
 
 def retention(options: argparse.Namespace) -> "Retention":
     """What the store keeps."""
-    from otel_loopeval.server.store_writer import Retention  # noqa: PLC0415 - as above
+    from otel_loopeval.server.store_retention import Retention  # noqa: PLC0415 - as above
 
     return Retention(options.store_max_age, options.store_max_size)

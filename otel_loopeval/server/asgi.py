@@ -1,4 +1,4 @@
-"""One request answered by an ASGI application: the page. Its body is there already."""
+"""One request answered by an ASGI application: the page, or the metrics. Its body is there already."""
 
 import asyncio
 import logging
@@ -71,7 +71,7 @@ class AsgiAnswer:
         try:
             await app(self._scope(), self._receive, self._send)
         except Exception:  # noqa: BLE001 - whatever it was
-            _log.exception("the page failed; going on")
+            _log.exception("%s failed; going on", self._path)
         if self._complete or self._gone:
             return
         if self._started:  # in the middle: only an early end can tell

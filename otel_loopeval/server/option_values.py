@@ -80,6 +80,8 @@ def read_header(text: str) -> tuple[str, str]:
 def read_tokens(path: Path) -> dict[str, str]:
     """The tokens in a file: one a line, as ``tenant:token``, or the token alone; ``#`` begins a comment.
 
+    The tenant :data:`~otel_loopeval.server.tokens.ALL` stands for all.
+
     Returns:
         The tenant of each token, ``default`` for a token alone.
 

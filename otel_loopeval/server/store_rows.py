@@ -1,21 +1,12 @@
-"""What the store keeps of a run: the record of it for lists, and the details that its page shows."""
+"""What the store keeps of a run for lists: its columns, of which one is its record."""
 
 import hashlib
 import json
-import math
-import zlib
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Final, cast
 
-from otel_loopeval import semconv
-from otel_loopeval.health.guards import GuardEvent
 from otel_loopeval.health.wire import encodable
-from otel_loopeval.otlp import read_lines, trace_line
 from otel_loopeval.reports import RunRecord, record_of
-from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.served import ServedRun
 
 COLUMNS: Final = (
@@ -33,52 +24,13 @@ COLUMNS: Final = (
     "tenant",
 )
 """The columns of the table of runs but for ``seq``."""
-_GUARD_FIELDS: Final = (
-    "kind",
-    "doom_loop",
-    "source",
-    "action",
-    "tool",
-    "count",
-    "iteration",
-    "rule",
-    "agent",
-    "reason",
-    "time_ns",
-)
-_guard_values = attrgetter(*_GUARD_FIELDS)
 # json.dumps() would make an encoder for each call.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
 _TUPLES: Final = ("reasons", "scores", "doom_loop_kinds")
-_MAX_SPANS: Final = 20_000
-"""Spans of one run that are kept for its page: the first and the last."""
 _LONGEST_NAME: Final = 200
 """Characters of the names of agents, services and environments: lists are made of them."""
 _LONGEST: Final = 2_000
 """Characters of what else a record or a guard event has as text."""
-_MAX_CHARACTERS: Final = 32 * 2**20
-"""Characters of content that they may have together, so that a page of a run can be made in little memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredIteration:
-    """An iteration of a stored run.
-
-    Attributes:
-        number: Its number, from 1.
-        started_ns: When it began, in nanoseconds since the epoch.
-        score: Its score, or None.
-        tokens: Input plus output tokens of its model calls; None where there were none.
-        cost_usd: What they cost; None where it is unknown.
-        wasted: Whether it was wasted.
-    """
-
-    number: int
-    started_ns: int
-    score: float | None
-    tokens: int | None
-    cost_usd: float | None
-    wasted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,23 +56,6 @@ class StoredRun:
     tenant: str
 
 
-@dataclass(frozen=True, slots=True)
-class RunDetail:
-    """What only the page of a run shows.
-
-    Attributes:
-        iterations: Its iterations, in order; of very many, not the middle.
-        guard_events: Its guard events, in order; of very many, the first.
-        spans: The spans that tell of it; of very many, the first and the last.
-        left_out: How many spans are not kept.
-    """
-
-    iterations: tuple[StoredIteration, ...]
-    guard_events: tuple[GuardEvent, ...]
-    spans: tuple[SpanData, ...]
-    left_out: int
-
-
 def key_of(served: ServedRun) -> str:
     """What identifies a run: the same each time that the same spans come."""
     root = served.root
@@ -140,7 +75,7 @@ def row_of(served: ServedRun) -> tuple[Any, ...]:
     record = record_of(served.replayed, served.trace_id)
     root = served.root
     agent = _cut(record.agent, _LONGEST_NAME)
-    fields = {name: _bounded(value) for name, value in record.to_dict().items()}
+    fields = {name: bounded(value) for name, value in record.to_dict().items()}
     return (
         key_of(served),
         served.trace_id.to_bytes(16, "big"),
@@ -152,7 +87,7 @@ def row_of(served: ServedRun) -> tuple[Any, ...]:
         record.doom_loop_fired,
         served.complete,
         served.closed_ns,
-        _json({**fields, "agent": agent}),
+        encoded({**fields, "agent": agent}),
         served.tenant,
     )
 
@@ -167,105 +102,12 @@ def run_of(
     return StoredRun(key, RunRecord(**fields), service, environment, bool(complete), closed_ns, tenant)
 
 
-def packed_detail(served: ServedRun) -> bytes:
-    """The details of a run, as bytes."""
-    spans: Sequence[SpanData] = served.spans if served.root is None else _inside(served.root, served.spans)
-    kept = _both_ends(spans)
-    left_out = len(spans) - len(kept)
-    spans = kept
-    detail = {
-        "iterations": [
-            [i.number, i.started_ns, i.score, i.tokens, i.cost_usd, i.wasted] for i in _iterations(served)
-        ],
-        "guard_events": [
-            [_bounded(value) for value in _guard_values(event)] for event in served.run.guard_events
-        ],
-        "left_out": left_out,
-    }
-    return zlib.compress(f"{_json(detail)}\n{trace_line(spans)}\n".encode(), 1)
-
-
-def unpacked_detail(packed: bytes) -> RunDetail:
-    """The details of a run out of bytes.
-
-    Raises:
-        ValueError: They are damaged.
-    """
-    try:
-        first, _, lines = zlib.decompress(packed).partition(b"\n")
-        detail = json.loads(first)
-        return RunDetail(
-            iterations=tuple(StoredIteration(*values) for values in detail["iterations"]),
-            guard_events=tuple(
-                GuardEvent(**dict(zip(_GUARD_FIELDS, values, strict=True)))
-                for values in detail["guard_events"]
-            ),
-            spans=tuple(read_lines([lines])),
-            left_out=detail["left_out"],
-        )
-    except (zlib.error, TypeError, KeyError) as error:
-        raise ValueError(f"the details of a stored run are damaged: {error}") from error
-
-
-def _inside(root: SpanData, spans: Iterable[SpanData]) -> list[SpanData]:
-    """The root and what is inside it: the spans of a trace may be many runs' one after another."""
-    children: defaultdict[int | None, list[SpanData]] = defaultdict(list)
-    for span in spans:
-        children[span.parent_id].append(span)
-    found: dict[int, SpanData] = {root.span_id: root}
-    waiting = [root.span_id]
-    while waiting:
-        for span in children[waiting.pop()]:
-            if span.span_id not in found:  # broken input may have cycles
-                found[span.span_id] = span
-                waiting.append(span.span_id)
-    return sorted(found.values(), key=attrgetter("start_ns"))
-
-
-def _both_ends(spans: Sequence[SpanData]) -> Sequence[SpanData]:
-    """Spans from both ends, as many as are kept."""
-    sizes = [
-        sum(len(value) for value in span.attributes.values() if isinstance(value, str)) for span in spans
-    ]
-    if len(spans) <= _MAX_SPANS and sum(sizes) <= _MAX_CHARACTERS:
-        return spans
-    head = _fitting(sizes)
-    tail = _fitting(sizes[: head - 1 : -1] if head else sizes[::-1])
-    return [*spans[:head], *spans[len(spans) - tail :]]
-
-
-def _fitting(sizes: Sequence[int]) -> int:
-    """How many of the first fit into half of what may be kept."""
-    room = _MAX_CHARACTERS // 2
-    for position, size in enumerate(sizes[: _MAX_SPANS // 2]):
-        room -= size
-        if room < 0:
-            return position
-    return min(len(sizes), _MAX_SPANS // 2)
-
-
-def _iterations(served: ServedRun) -> Iterable[StoredIteration]:
-    kept = sorted(served.run.iterations, key=attrgetter("number"))
-    by_turns = served.run.mode == semconv.MODE_AGENT
-    first_wasted = len(kept) - served.verdict.health.wasted_iterations
-    for position, iteration in enumerate(kept):
-        spending = iteration.spending
-        yield StoredIteration(
-            number=iteration.number,
-            started_ns=iteration.started_ns,
-            score=iteration.score if iteration.score is not None and math.isfinite(iteration.score) else None,
-            tokens=None if spending is None else spending.tokens,
-            cost_usd=None if spending is None else spending.cost_usd,
-            wasted=iteration.wasted if by_turns else position >= first_wasted,
-        )
-
-
-def _bounded(value: Any) -> Any:
+def bounded(value: Any) -> Any:
     """A value whose texts are no longer than a page can show: what spans say may be of any length."""
     if isinstance(value, str):
         return _cut(value, _LONGEST)
     if isinstance(value, tuple):
-        return [_bounded(part) for part in cast("tuple[Any, ...]", value)]
+        return [bounded(part) for part in cast("tuple[Any, ...]", value)]
     return value
 
 
@@ -273,5 +115,6 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _json(value: Any) -> str:
+def encoded(value: Any) -> str:
+    """A value as JSON, in one line."""
     return _ENCODER.encode(value)

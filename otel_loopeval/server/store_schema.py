@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import sys
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO, Final
 
@@ -17,6 +18,12 @@ BUSY_S: Final = 10.0
 """Seconds that one waits while another process, such as ``sqlite3``, has the file."""
 _MAX_LOG: Final = 64 * 2**20
 """Bytes to which the write-ahead log is cut after it has grown."""
+
+
+Write = Callable[[sqlite3.Connection], Collection[str]]
+"""Writes to the connection that it is given, inside a transaction.
+
+It returns the tenants whose lists of runs have changed."""
 
 
 class StoreError(OSError):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
+from otel_loopeval.server.store_details import RunDetail, unpacked_detail
 from otel_loopeval.server.store_queries import (
     Choices,
     Cursor,
@@ -19,7 +20,7 @@ from otel_loopeval.server.store_queries import (
     read_siblings,
     read_tenants,
 )
-from otel_loopeval.server.store_rows import RunDetail, StoredRun, unpacked_detail
+from otel_loopeval.server.store_rows import StoredRun
 from otel_loopeval.server.store_schema import StoreError, explained, open_reader
 from otel_loopeval.server.store_writer import Writer
 

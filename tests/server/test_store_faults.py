@@ -275,8 +275,7 @@ def test_at_the_end_a_file_that_another_process_has_is_not_waited_for_without_en
     assert store.close(patience_s=0.1) is False
     with pytest.raises(StoreError, match="is closed"):
         waiting.result(0)
-    with pytest.raises(StoreError, match="database is locked"):
-        under_way.result(30)
+    assert isinstance(under_way.exception(30), StoreError)
     with pytest.raises(StoreError, match="in use by another process"):
         Store(tmp_path / "runs.db")
     other.execute("COMMIT")

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from otel_loopeval.reports import words
 from otel_loopeval.server.page import formats
+from otel_loopeval.server.page.gate import Gate, viewer_of
 from otel_loopeval.server.page.listing import WINDOWS, Asked, columns, read_asked, rows, tabs, under_way
 from otel_loopeval.server.page.options import PageOptions
 from otel_loopeval.server.page.timeline import timeline
@@ -24,24 +24,10 @@ from otel_loopeval.server.store import Store
 from otel_loopeval.server.store_rows import digest_of
 from otel_loopeval.server.store_schema import StoreError
 from otel_loopeval.server.store_view import View
-from otel_loopeval.server.tokens import ALL, Tokens
 from otel_loopeval.version import __version__
 
 _FOLDER: Final = Path(__file__).parent
 _TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_POLICY: Final = (
-    b"default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
-    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-_HEADERS: Final = (
-    (b"content-security-policy", _POLICY),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"vary", b"authorization"),
-)
 _log = logging.getLogger(__name__)
 
 
@@ -71,47 +57,7 @@ def page_app(
             Exception: site.failure,
         },
     )
-
-    tokens = Tokens(options.tokens)
-
-    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-        await _guarded(app, tokens, options.hosts, scope, receive, send)
-
-    return guarded
-
-
-async def _guarded(
-    app: ASGIApp, tokens: Tokens, hosts: frozenset[str] | None, scope: Scope, receive: Receive, send: Send
-) -> None:
-    """Let in who may come in, say whose runs they see, and send the headers that keep the page to itself."""
-    if scope["type"] != "http":
-        await app(scope, receive, send)
-        return
-
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *_HEADERS]
-        await send(message)
-
-    headers = Headers(scope=scope)
-    tenant = tokens.tenant_of(headers.get("authorization", "").encode("latin-1"))
-    refusal: Response | None = None
-    if hosts is not None and _host(headers.get("host", "")) not in hosts:
-        refusal = PlainTextResponse("the page is not served under this name\n", 421)
-    elif tenant is None:
-        refusal = PlainTextResponse(
-            "a token is needed, as the password\n",
-            401,
-            {"www-authenticate": 'Basic realm="otel-loopeval", charset="UTF-8"'},
-        )
-    else:
-        scope.setdefault("state", {})["tenant"] = None if not tokens or tenant == ALL else tenant
-    await (refusal or app)(scope, receive, send_with_headers)
-
-
-def _host(header: str) -> str:
-    name, colon, port = header.lower().rpartition(":")
-    return name if colon and port.isdecimal() else header.lower()
+    return Gate(app, options)
 
 
 class _Site:
@@ -223,24 +169,24 @@ class _Site:
 
     def _view(self, request: Request, asked: Asked | None = None) -> View | None:
         """What the request's token shows, and of that what is asked for; None where there is no store."""
-        tenant: str | None = request.state.tenant
+        tenant = viewer_of(request)
         if tenant is None and asked is not None:
             tenant = asked.tenant or None
         return None if self._store is None else self._store.view(tenant)
 
     def _asked(self, request: Request) -> Asked:
-        return read_asked(request.query_params, sees_all=request.state.tenant is None)
+        return read_asked(request.query_params, sees_all=viewer_of(request) is None)
 
     def _why(self, request: Request, trouble: str) -> str:
         """Why the store fails: where its file is, and what is in it, is not for tenants."""
-        return trouble if not trouble or request.state.tenant is None else "Who runs the server can see why."
+        return trouble if not trouble or viewer_of(request) is None else "Who runs the server can see why."
 
     def _listing(self, request: Request) -> dict[str, Any]:
         asked = self._asked(request)
         view = self._view(request, asked)
         if view is None or self._store is None:
             return {"store": False, "asked": asked, "whose": ""}
-        sees_all = request.state.tenant is None
+        sees_all = viewer_of(request) is None
         has_tokens = bool(self._options.tokens)
         chosen = asked.filter(self._clock())
         page = view.runs(chosen, asked.cursor)

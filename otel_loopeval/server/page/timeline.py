@@ -1,7 +1,7 @@
 """One run as its page shows it: iterations along time, with what happened in each."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -14,8 +14,9 @@ from otel_loopeval.runs.dialects import own
 from otel_loopeval.runs.dialects.facts import TOOL
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.page.charts import Curve, curve
-from otel_loopeval.server.page.steps import Repeat, iteration_at, repeats_in
-from otel_loopeval.server.store_rows import RunDetail, StoredIteration, StoredRun
+from otel_loopeval.server.page.steps import Repeat, Starts, iteration_at, repeats_in
+from otel_loopeval.server.store_details import RunDetail, StoredIteration
+from otel_loopeval.server.store_rows import StoredRun
 
 _AT_EACH_END: Final = 100
 """Iterations that a page shows from a run's beginning and from its end, if there are many."""
@@ -101,25 +102,51 @@ class Timeline:
 
 def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
     """A run along time."""
-    record = run.record
     iterations = sorted(detail.iterations, key=attrgetter("number"))
     by_start = sorted((iteration.started_ns, iteration.number) for iteration in iterations)
     steps = step_spans(detail.spans)
     grouped: defaultdict[int | None, list[SpanData]] = defaultdict(list)
     for _, span in steps:
         grouped[iteration_at(span.start_ns, by_start)].append(span)
-    alarms: defaultdict[int | None, list[GuardEvent]] = defaultdict(list)
-    for event in detail.guard_events:
-        alarms[_iteration_of(event, by_start)].append(event)
-    started_ns, ended_ns = _extent(detail, iterations, record.duration_s)
+    started_ns, ended_ns = _extent(detail, iterations, run.record.duration_s)
     ends = _ends(detail, by_start, ended_ns)
-    first_met = record.iterations_to_success if _converges(run) else None
+    parts = _parts(run, iterations, grouped, _alarms(detail.guard_events, by_start), started_ns, ends)
+    left_out = max(len(parts) - 2 * _AT_EACH_END, 0)
+    span_ns = max(ended_ns - started_ns, 1)
+    return Timeline(
+        parts=tuple(parts if not left_out else [*parts[:_AT_EACH_END], *parts[-_AT_EACH_END:]]),
+        left_out=left_out,
+        blocks=_merged([_block(part, span_ns / 1e9) for part in parts]),
+        alarms=tuple(
+            Block(_share(event.time_ns - started_ns, span_ns), 0, "alarm", event.kind)
+            for event in detail.guard_events
+            if event.time_ns is not None
+        ),
+        guard_events=tuple(sorted(detail.guard_events, key=lambda event: event.time_ns or 0)),
+        before=_read(grouped[None]),
+        curve=curve([(i.number, i.score) for i in iterations], run.record.threshold),
+        repeats=tuple(repeats_in(_calls(steps), by_start)),
+        started_ns=started_ns,
+    )
 
+
+def _parts(
+    run: StoredRun,
+    iterations: Sequence[StoredIteration],
+    spans: Mapping[int | None, Sequence[SpanData]],
+    alarms: Mapping[int | None, Sequence[GuardEvent]],
+    started_ns: int,
+    ends: Mapping[int, int],
+) -> list[Part]:
+    """All iterations; those in the middle of many without their steps."""
+    record = run.record
+    converges = record.mode == semconv.MODE_OPTIMIZE and record.converged is True
+    first_met = record.iterations_to_success if converges else None
+    middle = range(_AT_EACH_END, len(iterations) - _AT_EACH_END)
     parts: list[Part] = []
     previous: float | None = None
-    middle = range(_AT_EACH_END, len(iterations) - _AT_EACH_END)
     for position, iteration in enumerate(iterations):
-        inside, events = grouped[iteration.number], alarms[iteration.number]
+        inside, events = spans.get(iteration.number, ()), alarms.get(iteration.number, ())
         parts.append(
             Part(
                 iteration=iteration,
@@ -134,23 +161,18 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
             )
         )
         previous = iteration.score
-    left_out = max(len(parts) - 2 * _AT_EACH_END, 0)
-    span_ns = max(ended_ns - started_ns, 1)
-    return Timeline(
-        parts=tuple(parts if not left_out else [*parts[:_AT_EACH_END], *parts[-_AT_EACH_END:]]),
-        left_out=left_out,
-        blocks=_merged([_block(part, span_ns / 1e9) for part in parts]),
-        alarms=tuple(
-            Block(_share(event.time_ns - started_ns, span_ns), 0, "alarm", event.kind)
-            for event in detail.guard_events
-            if event.time_ns is not None
-        ),
-        guard_events=tuple(sorted(detail.guard_events, key=lambda event: event.time_ns or 0)),
-        before=_read(grouped[None]),
-        curve=curve([(i.number, i.score) for i in iterations], record.threshold),
-        repeats=tuple(repeats_in(_calls(steps), by_start)),
-        started_ns=started_ns,
-    )
+    return parts
+
+
+def _alarms(events: Iterable[GuardEvent], by_start: Starts) -> Mapping[int | None, Sequence[GuardEvent]]:
+    """Guard events by the iteration that they are in."""
+    alarms: defaultdict[int | None, list[GuardEvent]] = defaultdict(list)
+    for event in events:
+        number = event.iteration
+        if number is None and event.time_ns is not None:
+            number = iteration_at(event.time_ns, by_start)
+        alarms[number].append(event)
+    return alarms
 
 
 def _read(spans: Sequence[SpanData]) -> tuple[Step, ...]:
@@ -165,10 +187,6 @@ def _calls(steps: Iterable[tuple[str, SpanData]]) -> Iterator[Step]:
             yield step
 
 
-def _converges(run: StoredRun) -> bool:
-    return run.record.mode == semconv.MODE_OPTIMIZE and run.record.converged is True
-
-
 def _extent(
     detail: RunDetail, iterations: Sequence[StoredIteration], duration_s: float | None
 ) -> tuple[int, int]:
@@ -181,7 +199,7 @@ def _extent(
     return started, max(*ends, started)
 
 
-def _ends(detail: RunDetail, by_start: Sequence[tuple[int, int]], ended_ns: int) -> dict[int, int]:
+def _ends(detail: RunDetail, by_start: Starts, ended_ns: int) -> dict[int, int]:
     """When each iteration ended: as its span tells, else as the next one began."""
     ends = {
         number: by_start[position + 1][0] if position + 1 < len(by_start) else ended_ns
@@ -192,12 +210,6 @@ def _ends(detail: RunDetail, by_start: Sequence[tuple[int, int]], ended_ns: int)
         if own.is_iteration(span.name) and isinstance(number, int) and number in ends:
             ends[number] = span.end_ns
     return ends
-
-
-def _iteration_of(event: GuardEvent, by_start: Sequence[tuple[int, int]]) -> int | None:
-    if event.iteration is not None or event.time_ns is None:
-        return event.iteration
-    return iteration_at(event.time_ns, by_start)
 
 
 def _block(part: Part, span_s: float) -> Block:
