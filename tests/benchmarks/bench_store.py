@@ -1,10 +1,11 @@
 """The store of ``serve``: runs and spans written per second, and how long a list takes, of very many runs.
 
-    python tests/benchmarks/bench_store.py [--runs 100000] [--rounds 30]
+    python tests/benchmarks/bench_store.py [--runs 100000] [--rounds 30] [--tenants 20]
 
 Runs of three iterations by 45 agents of 5 services, one in twenty of them unhealthy, each 5 seconds after the
 one before. Writing is wall-clock time with commits (synchronous); times of reading are medians and the worst.
-Pages are whole answers in HTML, without the network.
+Pages are whole answers in HTML, without the network. With tenants, the runs are theirs in turn, 20 at a time, and lists are
+those of one of them.
 """
 
 import argparse
@@ -31,7 +32,7 @@ APART_NS = 5_000_000_000
 AT_ONCE = 10_000
 
 
-def fill(store: Store, count: int) -> float:
+def fill(store: Store, count: int, tenants: int) -> float:
     """Put runs into the store; returns the seconds that it took."""
     good = [served([4.0, 6.0, 9.0], agent=f"agent-{n}", service=f"service-{n % 5}") for n in range(40)]
     bad = [served([1.0, 2.0, 3.0], agent=f"agent-{n}", doom_loop=n % 2 == 0) for n in range(40, 45)]
@@ -42,7 +43,9 @@ def fill(store: Store, count: int) -> float:
         assert run.root is not None
         root = replace(run.root, trace_id=n + 1)
         closed_ns = NOW_NS - (count - n) * APART_NS
-        waiting.append(store.put_run(replace(run, trace_id=n + 1, root=root, closed_ns=closed_ns)))
+        tenant = f"tenant-{n // 20 % tenants}" if tenants else ""
+        run = replace(run, trace_id=n + 1, root=root, closed_ns=closed_ns, tenant=tenant)
+        waiting.append(store.put_run(run))
         if len(waiting) == AT_ONCE:
             for future in waiting:
                 future.result()
@@ -93,14 +96,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--tenants", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "runs.db")
         store = Store(path, clock=lambda: NOW_NS)
-        seconds = fill(store, options.runs)
+        seconds = fill(store, options.runs, options.tenants)
         print(f"{options.runs:,} runs: {options.runs / seconds:,.0f} runs/s written")
         print(f"open spans: {spans_per_second(store, 2_000):,.0f} spans/s written")
-        view = store.view()
+        view = store.view("tenant-0" if options.tenants else None)
         last = NOW_NS - options.runs * APART_NS
         middle = NOW_NS - options.runs // 2 * APART_NS
         lists: dict[str, tuple[RunFilter, Cursor | None]] = {
