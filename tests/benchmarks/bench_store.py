@@ -4,8 +4,8 @@
 
 Runs of three iterations by 45 agents of 5 services, one in twenty of them unhealthy, each 5 seconds after the
 one before. Writing is wall-clock time with commits (synchronous); times of reading are medians and the worst.
-Pages are whole answers in HTML, without the network. With tenants, the runs are theirs in turn, 20 at a time, and lists are
-those of one of them.
+Pages are whole answers in HTML, without the network. With tenants, the runs are theirs in turn, 20 at a time,
+and lists are those of one of them.
 """
 
 import argparse
