@@ -30,6 +30,9 @@ def judged_at_rest(
         partitions: Parts into which traces are divided; None for what the session says.
         tally: Counts what goes through.
     """
+    # Traces without a telling span are not left out before the shuffle: which they are is known only when all
+    # has been read, so that would take a second reading, of 12 of the 15 us that a span costs in all, while
+    # packs are compressed to some 100 bytes a span, and shuffling and sorting those costs 1 to 5 us.
     by_trace = ("trace_id",) if partitions is None else (partitions, "trace_id")
     traces = packed(frame, strict=strict, tally=tally).repartition(*by_trace)
     traces = traces.sortWithinPartitions("trace_id", "place")

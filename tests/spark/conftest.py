@@ -15,7 +15,7 @@ def spark() -> Iterator[Any]:
     missing = why_not()
     if missing is not None:
         pytest.skip(missing)
-    with session(2) as found:
+    with session(2, brief=True) as found:
         yield found
 
 

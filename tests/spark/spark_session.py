@@ -15,6 +15,7 @@ import otel_loopeval
 from otel_loopeval.cli.main import main
 
 PACKAGE = Path(otel_loopeval.__file__).parent.parent
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 Row = dict[str, Any]
 
 
@@ -32,8 +33,13 @@ def why_not() -> str | None:
 
 
 @contextlib.contextmanager
-def session(slots: int = 1) -> Generator[Any, None, None]:
-    """A few task slots, everything on loopback."""
+def session(slots: int = 1, *, brief: bool = False) -> Generator[Any, None, None]:
+    """A few task slots, everything on loopback.
+
+    Args:
+        slots: How many.
+        brief: Whether it is for jobs that are over before the JVM's better compiler would pay.
+    """
     from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra  # type: ignore[import]
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -48,6 +54,8 @@ def session(slots: int = 1) -> Generator[Any, None, None]:
         "spark.sql.legacy.parquet.nanosAsLong": "true",
         "spark.log.level": "ERROR",
     }
+    if brief:
+        settings["spark.driver.extraJavaOptions"] = BRIEF
     builder = cast("Any", SparkSession).builder.master(f"local[{slots}]").appName("tests")
     for name, value in settings.items():
         builder = builder.config(name, value)

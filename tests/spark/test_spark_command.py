@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from spark.fleet import Fleet, exported
-from spark.spark_session import PACKAGE, in_order, why_not
+from spark.spark_session import BRIEF, PACKAGE, in_order, why_not
 
 from otel_loopeval.cli.main import main
 from otel_loopeval.otlp import trace_line
@@ -66,7 +66,8 @@ def test_a_session_of_its_own(tmp_path: Path) -> None:
 def quiet(folder: Path) -> Path:
     """Settings for one core."""
     folder.mkdir()
-    (folder / "spark-defaults.conf").write_text("spark.master local[1]\nspark.sql.shuffle.partitions 2\n")
+    told = f"spark.master local[1]\nspark.sql.shuffle.partitions 2\nspark.driver.extraJavaOptions {BRIEF}\n"
+    (folder / "spark-defaults.conf").write_text(told)
     return folder
 
 
