@@ -409,9 +409,12 @@ async def test_without_runs_it_says_how_to_send_some_to_its_own_address(
     assert "OTEL_EXPORTER_OTLP_HEADERS" not in text
     elsewhere = await get(store, "/", host="192.0.2.7:14318")
     assert 'OTEL_EXPORTER_OTLP_ENDPOINT=<span id="endpoint">http://192.0.2.7:14318</span>' in elsewhere.text
-    secret = await get(store, "/", PageOptions(tokens={"s3cret": "*"}), authorization="Bearer s3cret")
+    secret = await get(store, "/", PageOptions(tokens={"s3cret": "default"}), authorization="Bearer s3cret")
     assert "export OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20<var>token</var>" in secret.text
     assert "s3cret" not in secret.text
+    assert "<h1>Runs</h1>" in secret.text, "there is but one tenant"
+    of_all = await get(store, "/", PageOptions(tokens={"x": "*", "y": "red"}), authorization="Bearer x")
+    assert "authorization=Bearer%20<var>a tenant&#39;s token</var>" in of_all.text
 
 
 async def test_filters_that_fit_nothing_lead_back_to_all_runs(store: Store) -> None:

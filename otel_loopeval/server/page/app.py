@@ -115,6 +115,7 @@ class _Site:
         if view is None or found is None:
             raise HTTPException(404)
         run, detail = found
+        tenant = run.tenant if viewer_of(request) is None else ""
         shown = timeline(run, detail)
         record = run.record
         end_ns = shown.started_ns + int((record.duration_s or 0) * 1e9)
@@ -126,8 +127,8 @@ class _Site:
             shown=shown,
             shown_numbers={part.iteration.number for part in shown.parts},
             siblings=view.siblings(run),
-            tenant=run.tenant if view.tenant is None else "",
-            of_agent=Asked(agent=record.agent, tenant=run.tenant if view.tenant is None else "").query(),
+            tenant=tenant,
+            of_agent=Asked(agent=record.agent, tenant=tenant).query(),
             links=[]
             if record.trace_id is None
             else self._options.trace_links(
@@ -187,7 +188,7 @@ class _Site:
         if view is None or self._store is None:
             return {"store": False, "asked": asked, "whose": ""}
         sees_all = viewer_of(request) is None
-        has_tokens = bool(self._options.tokens)
+        known = set(self._options.tokens.values())
         chosen = asked.filter(self._clock())
         page = view.runs(chosen, asked.cursor)
         tenants = self._store.view().tenants() if sees_all else ()
@@ -202,12 +203,12 @@ class _Site:
             "choices": view.choices(),
             "windows": WINDOWS,
             "tenants": tenants,
-            "filters_tenants": sees_all and (has_tokens or bool(tenants)),
-            "whose": (view.tenant or "all tenants") if has_tokens else "",
+            "filters_tenants": sees_all and bool(known or tenants),
+            "whose": (view.tenant or "all tenants") if len(known) > 1 else "",
             "trouble": self._why(request, view.trouble),
             "under_way": under_way(view.open_traces()),
             "endpoint": f"{request.url.scheme}://{request.url.netloc}",
-            "needs_token": has_tokens,
+            "needs_token": bool(known),
         }
 
     def _page(
