@@ -463,6 +463,8 @@ SERVE_SIGNAL: Final = "loopeval.serve.signal"
 SERVE_TENANT: Final = "loopeval.serve.tenant"
 """Whose token a request brought (metrics)."""
 
+SINCE: Final = "loopeval.since"
+"""When a count of doom loops or exceeded budgets began, in ms, where it may begin anew (metrics)."""
 RUN_NESTED: Final = "loopeval.run.nested"
 """Whether the run is inside another run (metrics)."""
 REASON: Final = "loopeval.reason"

@@ -175,7 +175,16 @@ def test_serve_in_compose_is_in_front_of_the_collector_and_on_loopback(
     services: dict[str, Any], tmp_path: Path
 ) -> None:
     overlay = loaded(SERVE)
-    assert list(overlay["services"]) == ["loopeval-serve"]
+    assert list(overlay["services"]) == ["loopeval-serve", "prometheus"]
+    (targets,) = overlay["services"]["prometheus"]["volumes"]
+    folder = CONFIG / "prometheus" / "targets"
+    assert targets == "./prometheus/targets:/etc/prometheus/targets:ro"
+    (job,) = (j for j in loaded(servers.PROMETHEUS_CONFIG)["scrape_configs"] if "file_sd_configs" in j)
+    (pattern,) = job["file_sd_configs"][0]["files"]
+    (found,) = (CONFIG / "prometheus").glob(pattern)
+    assert found.parent == folder
+    assert loaded(found) == [{"targets": ["loopeval-serve:4318"]}]
+    assert (job["job_name"], job["honor_labels"]) == ("loopeval-serve", True)
     service = overlay["services"]["loopeval-serve"]
     options = served(service["command"], tmp_path)
 

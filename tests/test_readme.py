@@ -144,7 +144,7 @@ def test_the_table_of_the_server_s_limits_is_true() -> None:
     assert stated == {
         "requests in work at once": ServeOptions().max_inflight,
         "traces with runs under way": limits.max_traces,
-        "kinds of runs at `/metrics`: service, agent, mode and framework": MAX_KINDS,
+        "kinds of runs at `/metrics`: service, version, agent, …": MAX_KINDS,
         "spans of one trace": limits.max_trace_spans,
         "closed traces that are remembered": limits.remembered,
     }

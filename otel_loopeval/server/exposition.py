@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, Final
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CollectorRegistry, exposition
+from prometheus_client.openmetrics import exposition as openmetrics
+
+_OPENMETRICS: Final = b"application/openmetrics-text"
 
 
 class Exposition:
-    """Answers with the metrics, as an ASGI application.
+    """Answers with the metrics, as an ASGI application: in OpenMetrics, with exemplars, to who takes that.
 
     Args:
         registry: Where they are.
@@ -17,7 +19,7 @@ class Exposition:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
-        self._making: asyncio.Task[bytes] | None = None
+        self._making: dict[bool, asyncio.Task[bytes]] = {}
 
     async def __call__(
         self,
@@ -26,13 +28,19 @@ class Exposition:
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
     ) -> None:
         """See the ASGI specification."""
-        del scope, receive
-        if self._making is None or self._making.done():
-            self._making = asyncio.create_task(asyncio.to_thread(generate_latest, self._registry))
-        text = await asyncio.shield(self._making)
-        headers = [
-            (b"content-type", CONTENT_TYPE_LATEST.encode()),
-            (b"content-length", str(len(text)).encode()),
-        ]
+        del receive
+        as_open = any(name == b"accept" and _OPENMETRICS in value for name, value in scope["headers"])
+        making = self._making.get(as_open)
+        if making is None or making.done():
+            making = asyncio.create_task(asyncio.to_thread(self._generate, as_open=as_open))
+            self._making[as_open] = making
+        text = await asyncio.shield(making)
+        kind = openmetrics.CONTENT_TYPE_LATEST if as_open else exposition.CONTENT_TYPE_LATEST
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(text)).encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": text})
+
+    def _generate(self, *, as_open: bool) -> bytes:
+        if as_open:
+            return openmetrics.generate_latest(self._registry)  # type: ignore[reportUnknownMemberType,unused-ignore]  # it says no types
+        return exposition.generate_latest(self._registry)

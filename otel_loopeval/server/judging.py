@@ -13,6 +13,7 @@ from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.server.served import ServedRun
 
 _SERVICE: Final = "service.name"
+_VERSION: Final = "service.version"
 _ENVIRONMENTS: Final = ("deployment.environment.name", "deployment.environment")
 
 
@@ -102,6 +103,7 @@ class Judging:
             self._clock_ns(),
             judged_before,
             closed.tenant,
+            _text(resource.get(_VERSION)),
         )
 
 

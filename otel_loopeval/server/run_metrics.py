@@ -1,5 +1,7 @@
 """Runs that are over, as metrics for Prometheus."""
 
+import time
+from collections import OrderedDict
 from typing import Any, Final, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -8,21 +10,21 @@ from otel_loopeval import semconv
 from otel_loopeval.runs.run import LoopRun
 from otel_loopeval.server.served import ServedRun
 
-MAX_NAMES: Final = 1_000
-"""Agents, and services, that the metrics show; the ones after are ``_other``."""
-MAX_FRAMEWORKS: Final = 100
-"""Frameworks that they show; the ones after are ``other``."""
 MAX_LABEL: Final = 200
-"""Characters of each of these; the rest is cut off."""
+"""Characters of a name from outside; the rest is cut off."""
 MAX_KINDS: Final = 2_000
-"""Kinds of runs, by service, agent, mode, framework and nesting, that they show; of the ones after, service,
-agent and framework are those for others. One takes 9 kB, and half a millisecond of each scrape."""
+"""Kinds of runs, by service, version, environment, agent, mode, framework and nesting, that the metrics show.
+One takes 10 kB, and half a millisecond of each scrape."""
+_QUIET_S: Final = 3_600.0
+"""After so many seconds without a run, a kind makes room for another one. The rules take a series that comes
+back after that for a new one."""
 
 _ITERATIONS: Final = (1, 2, 3, 5, 8, 13, 25)
 _SECONDS: Final = (1, 10, 60, 600, 3_600, 86_400, 604_800)
 _RATIO: Final = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25)
-_JOB: Final = "job"
-"""What Prometheus calls a service: the scrape has to honour it (``honor_labels: true``)."""
+_RESOURCE: Final = ("job", "service_name", "service_version", "deployment_environment_name")
+"""What Prometheus, and the Collector's exporter for it, call the emitter of a run. ``job`` is its service:
+the scrape has to honour it (``honor_labels: true``)."""
 
 
 def prometheus_name(metric: semconv.Metric) -> str:
@@ -40,8 +42,38 @@ def label(name: str) -> str:
 _M = TypeVar("_M", Counter, Histogram)
 
 
+class _Kind:
+    """The series of one kind of runs.
+
+    Attributes:
+        last: When such a run was counted, in seconds of a steady clock.
+    """
+
+    def __init__(self, labels: tuple[str, ...]) -> None:
+        self.last = 0.0
+        self._labels = labels
+        self._since = str(time.time_ns() // 1_000_000)
+        self._children: dict[tuple[Any, ...], Any] = {}
+
+    def of(self, metric: _M, *more: str) -> _M:
+        """The series of a metric: the library looks for it under a lock, and makes text of each label."""
+        found = self._children.get((metric, *more))
+        if found is None:
+            found = self._children[(metric, *more)] = metric.labels(*self._labels, *more)
+        return cast("_M", found)
+
+    def event(self, metric: Counter, *more: str) -> Counter:
+        """The series of a metric that alerts: when its count began tells one from zero from one as before."""
+        return self.of(metric, *more, self._since)
+
+    def remove(self) -> None:
+        """Show the series no longer."""
+        for metric, *more in self._children:
+            metric.remove(*self._labels, *more)
+
+
 class RunMetrics:
-    """Counts runs that are over, under the names that the processes' own metrics have.
+    """Counts runs that are over, under the names and labels that the processes' own metrics have.
 
     The tenant is no label: it would multiply the series, the processes' own metrics and the rules made of
     them know none, and ``/metrics`` is for whoever runs the server. How much each tenant sends is told by the
@@ -52,18 +84,11 @@ class RunMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._agents: set[str] = set()
-        self._services: set[str] = set()
-        self._frameworks: set[str] = set()
-        self._kinds: set[tuple[str, ...]] = set()
-        self._known: dict[tuple[Any, ...], Any] = {}
-        base = (
-            _JOB,
-            *map(
-                label,
-                (semconv.GEN_AI_AGENT_NAME, semconv.RUN_MODE, semconv.RUN_FRAMEWORK, semconv.RUN_NESTED),
-            ),
-        )
+        self._kinds: OrderedDict[tuple[str, ...], _Kind] = (
+            OrderedDict()
+        )  # the one without runs for longest first
+        run = (semconv.GEN_AI_AGENT_NAME, semconv.RUN_MODE, semconv.RUN_FRAMEWORK, semconv.RUN_NESTED)
+        base = (*_RESOURCE, *map(label, run))
 
         def counter(metric: semconv.Metric, *more: str) -> Counter:
             labels = (*base, *map(label, more))
@@ -74,6 +99,7 @@ class RunMetrics:
                 prometheus_name(metric), metric.description, base, buckets=buckets, registry=registry
             )
 
+        self._runs_started = counter(semconv.METRIC_RUNS_STARTED)
         self._runs = counter(
             semconv.METRIC_RUNS,
             semconv.RUN_OUTCOME,
@@ -82,15 +108,19 @@ class RunMetrics:
             semconv.HEALTH_DOOM_LOOP_FIRED,
         )
         guard = (semconv.GUARD_KIND, semconv.GUARD_ACTION)
-        self._doom_loops = counter(semconv.METRIC_DOOM_LOOP_FIRED, *guard, semconv.GUARD_SOURCE)
+        self._doom_loops = counter(
+            semconv.METRIC_DOOM_LOOP_FIRED, *guard, semconv.GUARD_SOURCE, semconv.SINCE
+        )
         self._interventions = counter(semconv.METRIC_GUARD_INTERVENTIONS, *guard)
         self._iterations = counter(semconv.METRIC_ITERATIONS)
         self._wasted = counter(semconv.METRIC_ITERATIONS_WASTED)
         self._tokens = counter(semconv.METRIC_TOKENS, semconv.GEN_AI_TOKEN_TYPE)
+        self._judge_tokens = counter(semconv.METRIC_JUDGE_TOKENS, semconv.GEN_AI_TOKEN_TYPE)
         self._wasted_tokens = counter(semconv.METRIC_WASTED_TOKENS)
         self._cost = counter(semconv.METRIC_COST)
+        self._judge_cost = counter(semconv.METRIC_JUDGE_COST)
         self._wasted_cost = counter(semconv.METRIC_WASTED_COST)
-        self._budget_exceeded = counter(semconv.METRIC_TOKEN_BUDGET_EXCEEDED)
+        self._budget_exceeded = counter(semconv.METRIC_TOKEN_BUDGET_EXCEEDED, semconv.SINCE)
         self._run_iterations = histogram(semconv.METRIC_RUN_ITERATIONS, _ITERATIONS)
         self._run_duration = histogram(semconv.METRIC_RUN_DURATION, _SECONDS)
         self._run_score_ratio = histogram(semconv.METRIC_RUN_SCORE_RATIO, _RATIO)
@@ -99,74 +129,96 @@ class RunMetrics:
         """Count a run."""
         run, verdict = served.run, served.verdict
         health = verdict.health
-        base = self._kind_of(served)
-        self._of(
+        kind = self._kind_of(served)
+        where = _exemplar(served)
+        kind.of(self._runs_started).inc(1, where)
+        kind.of(
             self._runs,
-            *base,
             verdict.outcome,
             _word(verdict.passed),
             _word(verdict.converged),
             _word(health.doom_loop_fired),
-        ).inc()
+        ).inc(1, where)
         if run.guard_events:
-            count_of_loops = LoopRun(
-                run.agent, started_ns=run.started_ns
-            )  # tells which events are of one loop
-            for event in run.guard_events:
-                self._of(self._interventions, *base, event.kind, event.action).inc()
-                if count_of_loops.add_guard_event(event):
-                    self._of(self._doom_loops, *base, event.kind, event.action, event.source).inc()
-        self._of(self._iterations, *base).inc(max(run.iteration_count - run.carried_iterations, 0))
+            self._count_guard_events(kind, run, where)
+        kind.of(self._iterations).inc(max(run.iteration_count - run.carried_iterations, 0), where)
         if verdict.outcome == semconv.OUTCOME_PAUSED:
             return  # the segment that goes on with it tells of the whole
-        self._of(self._run_iterations, *base).observe(run.iteration_count)
-        self._of(self._run_duration, *base).observe(health.total_duration_s)
+        kind.of(self._run_iterations).observe(run.iteration_count, where)
+        kind.of(self._run_duration).observe(health.total_duration_s, where)
         if verdict.best_score is not None and health.threshold > 0:
-            self._of(self._run_score_ratio, *base).observe(max(verdict.best_score / health.threshold, 0.0))
-        self._of(self._wasted, *base).inc(health.wasted_iterations)
+            kind.of(self._run_score_ratio).observe(max(verdict.best_score / health.threshold, 0.0), where)
+        kind.of(self._wasted).inc(health.wasted_iterations, where if health.wasted_iterations else None)
         if verdict.wasted_tokens:
-            self._of(self._wasted_tokens, *base).inc(verdict.wasted_tokens)
+            kind.of(self._wasted_tokens).inc(verdict.wasted_tokens, where)
         if verdict.wasted_cost_usd:
-            self._of(self._wasted_cost, *base).inc(verdict.wasted_cost_usd)
+            kind.of(self._wasted_cost).inc(verdict.wasted_cost_usd, where)
         if verdict.over_token_budget:
-            self._of(self._budget_exceeded, *base).inc()
-        spent = run.spending
-        if spent is not None and run.parent is None:  # a run's tokens are in those of the run around it
-            self._of(self._tokens, *base, semconv.TOKEN_INPUT).inc(spent.input_tokens)
-            self._of(self._tokens, *base, semconv.TOKEN_OUTPUT).inc(spent.output_tokens)
-            if spent.cost_usd is not None:
-                self._of(self._cost, *base).inc(max(spent.cost_usd, 0.0))
+            kind.event(self._budget_exceeded).inc(1, where)
+        if run.parent is None:  # what a run spends is in what the run around it spends
+            self._count_spending(kind, run, where)
 
-    def _kind_of(self, served: ServedRun) -> tuple[str, ...]:
-        """The labels that every metric of a run has: spans may say what they like, and fill no memory."""
+    def _count_guard_events(self, kind: _Kind, run: LoopRun, where: dict[str, str]) -> None:
+        count_of_loops = LoopRun(run.agent, started_ns=run.started_ns)  # tells which events are of one loop
+        for event in run.guard_events:
+            kind.of(self._interventions, event.kind, event.action).inc(1, where)
+            if count_of_loops.add_guard_event(event):
+                kind.event(self._doom_loops, event.kind, event.action, event.source).inc(1, where)
+
+    def _count_spending(self, kind: _Kind, run: LoopRun, where: dict[str, str]) -> None:
+        for spent, tokens, cost in (
+            (run.spending, self._tokens, self._cost),
+            (run.judge_spending, self._judge_tokens, self._judge_cost),
+        ):
+            if spent is None:
+                continue
+            kind.of(tokens, semconv.TOKEN_INPUT).inc(spent.input_tokens, where)
+            kind.of(tokens, semconv.TOKEN_OUTPUT).inc(spent.output_tokens, where)
+            if spent.cost_usd is not None:
+                kind.of(cost).inc(max(spent.cost_usd, 0.0), where)
+
+    def _kind_of(self, served: ServedRun) -> _Kind:
+        """The series of such runs. Spans may say what they like, and fill no memory."""
         run = served.run
-        nested = _word(run.parent is not None)
-        service = _shown(served.service, self._services, MAX_NAMES, semconv.AGENT_OTHER)
-        agent = _shown(run.agent, self._agents, MAX_NAMES, semconv.AGENT_OTHER)
-        framework = _shown(run.framework, self._frameworks, MAX_FRAMEWORKS, semconv.FRAMEWORK_OTHER)
-        kind = (service, agent, run.mode, framework, nested)
-        if kind not in self._kinds:
-            if len(self._kinds) >= MAX_KINDS:
-                return (semconv.AGENT_OTHER, semconv.AGENT_OTHER, run.mode, semconv.FRAMEWORK_OTHER, nested)
-            self._kinds.add(kind)
+        service = served.service[:MAX_LABEL]
+        labels = (
+            service,
+            service,
+            served.version[:MAX_LABEL],
+            served.environment[:MAX_LABEL],
+            run.agent[:MAX_LABEL],
+            run.mode,
+            run.framework[:MAX_LABEL],
+            _word(run.parent is not None),
+        )
+        now = time.monotonic()
+        kind = self._kinds.get(labels)
+        if kind is None:
+            if len(self._kinds) >= MAX_KINDS and not self._make_room(now):
+                other = semconv.AGENT_OTHER
+                labels = (other, other, "", "", other, run.mode, semconv.FRAMEWORK_OTHER, labels[-1])
+                kind = self._kinds.get(labels)
+            if kind is None:  # those for others are a few more
+                kind = self._kinds[labels] = _Kind(labels)
+        kind.last = now
+        self._kinds.move_to_end(labels)
         return kind
 
-    def _of(self, metric: _M, *labels: str) -> _M:
-        """A metric with labels: the library looks for it under a lock, and makes text of each label."""
-        key = (metric, *labels)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = metric.labels(*labels)
-        return cast("_M", found)
+    def _make_room(self, now: float) -> bool:
+        labels, kind = next(iter(self._kinds.items()))
+        if now - kind.last < _QUIET_S:
+            return False
+        del self._kinds[labels]
+        kind.remove()
+        return True
 
 
-def _shown(name: str, shown: set[str], most: int, other: str) -> str:
-    name = name[:MAX_LABEL]
-    if name not in shown:
-        if len(shown) >= most:
-            return other
-        shown.add(name)
-    return name
+def _exemplar(served: ServedRun) -> dict[str, str]:
+    """What leads from a series to a run: the trace and the root's span."""
+    where = {"trace_id": f"{served.trace_id:032x}"}
+    if served.root is not None:
+        where["span_id"] = f"{served.root.span_id:016x}"
+    return where
 
 
 def _word(value: bool | None) -> str:

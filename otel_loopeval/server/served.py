@@ -28,6 +28,7 @@ class ServedRun:
         judged_before: Whether a verdict of it came with its spans: it is shown, and neither counted nor told
             of again.
         tenant: Whose token brought its spans; empty where nobody is asked for one.
+        version: ``service.version`` of what ran it, empty where unknown.
     """
 
     run: LoopRun
@@ -41,6 +42,7 @@ class ServedRun:
     closed_ns: int
     judged_before: bool = False
     tenant: str = ""
+    version: str = ""
 
     @property
     def replayed(self) -> Replayed:

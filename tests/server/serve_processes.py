@@ -208,7 +208,9 @@ class Traffic:
 
     def __init__(self, service: str = "shop") -> None:
         self.exporter = InMemorySpanExporter()
-        resource = Resource({"service.name": service, "deployment.environment.name": "test"})
+        resource = Resource(
+            {"service.name": service, "service.version": "7", "deployment.environment.name": "test"}
+        )
         self.provider = TracerProvider(resource=resource)
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
 

@@ -3,15 +3,19 @@
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from server.serve_processes import Serve, Traffic, await_that, serving
+from prometheus_client import CollectorRegistry
+from server.serve_processes import STUCK, Serve, Traffic, await_that, serving
 from support.backends import need
+from support.served_runs import served
 
 from otel_loopeval import semconv
-from otel_loopeval.server.run_metrics import MAX_KINDS, MAX_NAMES
+from otel_loopeval.server import run_metrics
+from otel_loopeval.server.run_metrics import MAX_KINDS
 
 NAMES = sorted(
     value
@@ -64,7 +68,7 @@ def test_metrics_are_valid_and_bounded_whatever_spans_say(tmp_path: Path) -> Non
     checked = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout + checked.stderr) == (0, b"")
     assert headers["content-type"].startswith("text/plain")
-    assert len(text) < 4_000_000  # 300 agents, of which names are long
+    assert len(text) < 6_000_000  # 300 agents, of which names are long
 
     values: dict[str, set[str]] = {}
     names: set[str] = set()
@@ -98,7 +102,7 @@ def runs_of(service: str, agents: Iterable[str]) -> bytes:
 def runs_on(server: Serve) -> dict[str, float]:
     """How many runs the metrics tell of, by labels, once all are judged."""
     await_that(lambda: server.metrics()["loopeval_serve_traces_open"] == 0, "all of them judged")
-    return {name: count for name, count in server.metrics().items() if name.startswith("loopeval_runs_")}
+    return {name: count for name, count in server.metrics().items() if name.startswith("loopeval_runs_total")}
 
 
 def different(label: str, runs: Iterable[str]) -> set[str]:
@@ -106,17 +110,66 @@ def different(label: str, runs: Iterable[str]) -> set[str]:
     return {value for name in runs for value in re.findall(rf'{label}="([^"]*)"', name)}
 
 
-def test_agents_and_frameworks_on_metrics_are_bounded(tmp_path: Path) -> None:
+def test_metrics_have_the_labels_and_exemplars_that_rules_and_dashboards_go_by(tmp_path: Path) -> None:
+    traffic = Traffic("shop")
+    traffic.agent("writer", turns=STUCK)
+    (context, *_) = (span.get_span_context() for span in traffic.exporter.get_finished_spans())
+    assert context is not None
     with serving("--store", "runs.db", "--grace", "0s", cwd=tmp_path) as server:
-        for number in range(11):
-            assert server.send(runs_of("shop", [f"agent {number} {each}" for each in range(100)])) == 200
+        assert server.send(traffic.body()) == 200
         runs = runs_on(server)
+        accept = {"accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
+        _, headers, text = server.request("GET", "/metrics", headers=accept)
 
-    assert sum(runs.values()) == 1_100
-    assert len(different("gen_ai_agent_name", runs)) == MAX_NAMES + 1 == 1_001
-    assert "_other" in different("gen_ai_agent_name", runs)
-    assert len(different("loopeval_run_framework", runs)) == 101
-    assert "other" in different("loopeval_run_framework", runs)
+    (run,) = runs
+    assert dict(re.findall(r'(\w+)="([^"]*)"', run)) == {
+        "job": "shop",
+        "service_name": "shop",
+        "service_version": "7",
+        "deployment_environment_name": "test",
+        "gen_ai_agent_name": "writer",
+        "loopeval_run_mode": "agent",
+        "loopeval_run_framework": "client",
+        "loopeval_run_nested": "false",
+        "loopeval_run_outcome": "completed",
+        "loopeval_health_passed": "false",
+        "loopeval_health_converged": "true",
+        "loopeval_health_doom_loop_fired": "true",
+    }
+    assert headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    lines = text.decode().splitlines()
+    assert lines[-1] == "# EOF"
+    for name in (
+        "doom_loop_fired_total",
+        "runs_total",
+        "iterations_wasted_total",
+        "run_duration_seconds_bucket",
+    ):
+        found = [line for line in lines if line.startswith(f"loopeval_{name}{{")]
+        assert [line for line in found if f'trace_id="{context.trace_id:032x}"' in line], name
+    (doom_loop,) = (line for line in lines if line.startswith("loopeval_doom_loop_fired_total{"))
+    (since,) = different("loopeval_since", [doom_loop])
+    assert 0 <= time.time() - int(since) / 1_000 < 60
+
+
+def test_a_kind_without_runs_for_an_hour_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_metrics, "MAX_KINDS", 2)
+    registry = CollectorRegistry()
+    metrics = run_metrics.RunMetrics(registry)
+
+    def shown() -> dict[str, float]:
+        samples = [sample for metric in registry.collect() for sample in metric.samples]
+        runs = {s.labels["service_name"]: s.value for s in samples if s.name == "loopeval_runs_total"}
+        doom_loops = {s.labels["service_name"] for s in samples if s.name == "loopeval_doom_loop_fired_total"}
+        assert doom_loops == set(runs)
+        return runs
+
+    for service in ("a", "b", "a", "c"):
+        metrics.ended(served([5.0, 5.0], service=service, doom_loop=True))
+    assert shown() == {"a": 2, "b": 1, "_other": 1}
+    monkeypatch.setattr(run_metrics, "_QUIET_S", 0.0)
+    metrics.ended(served([5.0, 5.0], service="d", doom_loop=True))
+    assert shown() == {"a": 2, "_other": 1, "d": 1}
 
 
 def test_many_kinds_of_runs_fill_no_memory_and_keep_nobody_waiting(tmp_path: Path) -> None:

@@ -274,7 +274,8 @@ class Prometheus(Server):
         config["global"]["external_labels"].update(urls or {})
         config["rule_files"] = [str(PROMETHEUS_CONFIG.parent / name) for name in config["rule_files"]]
         for job in config["scrape_configs"]:
-            job["static_configs"][0]["targets"] = list(targets.get(job["job_name"], ()))
+            job.pop("file_sd_configs", None)
+            job["static_configs"] = [{"targets": list(targets.get(job["job_name"], ()))}]
         config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] = [alertmanager]
         path = folder / "prometheus.yml"
         path.write_text(yaml.safe_dump(config))
