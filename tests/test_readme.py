@@ -129,6 +129,7 @@ def test_the_table_of_the_server_s_limits_is_true() -> None:
     from otel_loopeval.server.limits import Limits  # noqa: PLC0415 - needs the extra
     from otel_loopeval.server.options import ServeOptions  # noqa: PLC0415
     from otel_loopeval.server.run_metrics import MAX_KINDS  # noqa: PLC0415
+    from otel_loopeval.server.unwritten import MAX_RUNS  # noqa: PLC0415
 
     section = README.read_text(encoding="utf-8").partition("`serve`\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([a-z].*?) \| ([\d,]+) ?(\w*) \| (?:`(--[\w-]+)`)? ?\|", section, re.MULTILINE)
@@ -145,10 +146,11 @@ def test_the_table_of_the_server_s_limits_is_true() -> None:
         "requests in work at once": ServeOptions().max_inflight,
         "traces with runs under way": limits.max_traces,
         "kinds of runs at `/metrics`: service, version, agent, …": MAX_KINDS,
+        "runs that wait for a store that fails": MAX_RUNS,
         "spans of one trace": limits.max_trace_spans,
         "closed traces that are remembered": limits.remembered,
     }
-    assert len(rows) == 11
+    assert len(rows) == 12
 
 
 def test_options_of_the_server_in_the_readme_exist() -> None:
