@@ -23,7 +23,8 @@ from otel_loopeval.runs.spans import SpanData
 
 _IDS_BYTES: Final = 28
 """A span begins with two bytes and its trace id of 16, two bytes and its own id of 8."""
-_upto_span_id: Final = itemgetter(slice(20))
+_UPTO_SPAN_ID: Final = 20
+_upto_span_id: Final = itemgetter(slice(_UPTO_SPAN_ID))
 _NO_TRACE: Final = bytes(16)
 _MAX_CACHED: Final = 1_000
 _MAX_CACHED_BYTES: Final = 4096
@@ -127,12 +128,15 @@ class Intake:
         others: dict[bytes, list[Others]] = {}
         count = 0
         find, scopes = self._find, self._scopes
-        # The hot path: this is what spans that nobody is interested in cost.
-        for resource_spans in parse_request(body).resource_spans:
-            resource = b"".join(resource_spans.resource)
-            for scope_spans in resource_spans.scope_spans:
+        # The hot path: this is what spans that nobody is interested in cost. Slices, since protobuf has no
+        # iterators: without them, each loop ends with an exception inside.
+        for resource_spans in parse_request(body).resource_spans[:]:
+            parts = resource_spans.resource
+            resource = parts[0] if len(parts) == 1 else b"".join(parts)
+            for scope_spans in resource_spans.scope_spans[:]:
                 spans = scope_spans.spans[:]
-                encoded = b"".join(scope_spans.scope)
+                parts = scope_spans.scope
+                encoded = parts[0] if len(parts) == 1 else b"".join(parts)
                 scope, everything = scopes.get(encoded) or self._scope(encoded)
                 count += len(spans)
                 if everything:
@@ -146,20 +150,18 @@ class Intake:
                     marked += [read_span(data, scope, told) for data in of_interest]
                 if not spans:
                     continue
-                if min(map(len, spans)) < _IDS_BYTES:
-                    raise _Odd
                 group = (resource, scope)
-                for start, several in groupby(spans, _upto_span_id):
+                for start, several in _by_trace(spans):
                     trace_id = start[2:18]
                     if start[:2] != b"\x0a\x10" or start[18:] != b"\x12\x08" or trace_id == _NO_TRACE:
                         raise _Odd  # ids of another length, or elsewhere
                     before = others.get(trace_id)
                     if before is None:
-                        others[trace_id] = [(group, list(several))]
+                        others[trace_id] = [(group, several)]
                     elif before[-1][0] is group:
                         before[-1][1].extend(several)
                     else:
-                        before.append((group, list(several)))
+                        before.append((group, several))
         return Batch(marked, others, [], count, len(body))
 
     def _resource(self, data: bytes) -> dict[str, Any]:
@@ -176,6 +178,22 @@ class Intake:
         found = name, is_ai(name)
         _keep(self._scopes, data, found)
         return found
+
+
+def _by_trace(spans: Sequence[bytes]) -> Sequence[tuple[bytes, list[bytes]]]:
+    """Those that follow each other in one trace, with what they begin with.
+
+    Raises:
+        _Odd: One has no room for ids.
+    """
+    start = spans[0][:_UPTO_SPAN_ID]
+    if spans[-1].startswith(start):  # perhaps all of them are of one trace: then there is nothing to group
+        same = [data for data in spans if data[:_UPTO_SPAN_ID] == start and len(data) >= _IDS_BYTES]
+        if len(same) == len(spans):
+            return ((start, same),)
+    if min(map(len, spans)) < _IDS_BYTES:
+        raise _Odd
+    return [(start, list(several)) for start, several in groupby(spans, _upto_span_id)]
 
 
 def _sort_out(spans: Sequence[bytes], found: Iterable[Found]) -> tuple[list[bytes], list[bytes]]:
