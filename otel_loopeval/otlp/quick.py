@@ -111,7 +111,7 @@ def read_line_quickly(line: bytes) -> list[SpanData] | None:
         if not line.isascii():
             line.decode()  # the parser looks into no text that it skips
         return _spans(_DECODER.decode(line))
-    except (ValueError, RecursionError, _Odd, Misfit):  # msgspec's errors are ValueErrors too
+    except (ValueError, msgspec.MsgspecError, RecursionError, _Odd, Misfit):  # ValueErrors too since 0.21
         return None
 
 

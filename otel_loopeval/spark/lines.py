@@ -112,7 +112,7 @@ def split_line(line: bytes) -> tuple[list[SpanData], list[Undecoded]] | None:
         if not line.isascii():
             line.decode()  # the parser looks into no text that it skips
         return _split(line)
-    except (ValueError, RecursionError, _Odd, Misfit):  # msgspec's errors are ValueErrors too
+    except (ValueError, msgspec.MsgspecError, RecursionError, _Odd, Misfit):  # ValueErrors too since 0.21
         return None
 
 
