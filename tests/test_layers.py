@@ -172,6 +172,21 @@ def test_a_module_imports_only_the_libraries_that_its_room_may(path: Path) -> No
             assert not eager, f"{library} must be imported when it is used"
 
 
+def test_what_serve_is_made_of_meets_in_its_core_only() -> None:
+    allowed = {
+        "traces": {"served", "traces"},
+        "store": {"served", "store"},
+        "next_hop": {"clock", "http", "next_hop", "served", "tls"},
+        "page": {"page", "store", "tokens"},
+    }
+    for part, others in allowed.items():
+        for path in (PACKAGE / "server" / part).glob("*.py"):
+            found = {
+                name.split(".")[2] for name, _ in imports_of(path) if name.startswith("otel_loopeval.server.")
+            }
+            assert found <= others, path
+
+
 def test_otel_and_otlp_never_meet() -> None:
     """Neither directly nor by way of something that both use."""
 

@@ -126,10 +126,10 @@ _UNITS = {"s": 1, "h": 3_600, "d": 86_400, "MiB": 2**20, "GiB": 2**30}
 
 def test_the_table_of_the_server_s_limits_is_true() -> None:
     pytest.importorskip("starlette", reason="the extra [server] is not installed")
-    from otel_loopeval.server.limits import Limits  # noqa: PLC0415 - needs the extra
     from otel_loopeval.server.options import ServeOptions  # noqa: PLC0415
     from otel_loopeval.server.run_metrics import MAX_KINDS  # noqa: PLC0415
-    from otel_loopeval.server.unwritten import MAX_RUNS  # noqa: PLC0415
+    from otel_loopeval.server.store.unwritten import MAX_RUNS  # noqa: PLC0415
+    from otel_loopeval.server.traces.limits import Limits  # noqa: PLC0415 - needs the extra
 
     section = README.read_text(encoding="utf-8").partition("`serve`\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([a-z].*?) \| ([\d,]+) ?(\w*) \| (?:`(--[\w-]+)`)? ?\|", section, re.MULTILINE)

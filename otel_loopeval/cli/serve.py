@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     from otel_loopeval.server.page import page_app  # noqa: PLC0415
     from otel_loopeval.server.serving import serve  # noqa: PLC0415
-    from otel_loopeval.server.store import open_store  # noqa: PLC0415
+    from otel_loopeval.server.store.store import open_store  # noqa: PLC0415
 
     disable_created_metrics()  # a second series for each, which OpenTelemetry has not
     try:

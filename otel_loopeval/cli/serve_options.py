@@ -11,7 +11,7 @@ from otel_loopeval.cli.serve_arguments import DEFAULT_STORE, NONE
 if TYPE_CHECKING:
     from otel_loopeval.server.options import ServeOptions
     from otel_loopeval.server.page import PageOptions
-    from otel_loopeval.server.store_retention import Retention
+    from otel_loopeval.server.store.retention import Retention
     from otel_loopeval.server.tls import Tls
 
 _MOST_FILES: Final = 65_536
@@ -26,9 +26,9 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         ValueError: It cannot be done, or is not safe.
     """
     from otel_loopeval.runs.verdict import Policy  # noqa: PLC0415 - no other command waits for these
-    from otel_loopeval.server.limits import Limits  # noqa: PLC0415
     from otel_loopeval.server.options import ServeOptions  # noqa: PLC0415
     from otel_loopeval.server.tls import ForwardTls  # noqa: PLC0415
+    from otel_loopeval.server.traces.limits import Limits  # noqa: PLC0415
 
     tls = _pair(options, "tls")
     if tls is not None:
@@ -127,6 +127,6 @@ def page_options(options: "ServeOptions") -> "PageOptions":
 
 def retention(options: argparse.Namespace) -> "Retention":
     """What the store keeps."""
-    from otel_loopeval.server.store_retention import Retention  # noqa: PLC0415 - as above
+    from otel_loopeval.server.store.retention import Retention  # noqa: PLC0415 - as above
 
     return Retention(options.store_max_age, options.store_max_size)

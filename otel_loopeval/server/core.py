@@ -11,21 +11,21 @@ from prometheus_client import CollectorRegistry
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.usage import Price, Usage
-from otel_loopeval.server.aside import Aside
 from otel_loopeval.server.bodies import BodyError, plain
 from otel_loopeval.server.clock import RunningClock
-from otel_loopeval.server.following import Following
-from otel_loopeval.server.forwarding import Forwarder
-from otel_loopeval.server.intake import Intake
-from otel_loopeval.server.keeping import Keeping
+from otel_loopeval.server.http.replies import JSON, Reply, refused
+from otel_loopeval.server.next_hop.forwarding import Forwarder
+from otel_loopeval.server.next_hop.passing_on import passed_on
+from otel_loopeval.server.next_hop.telling import Telling
 from otel_loopeval.server.options import ServeOptions
-from otel_loopeval.server.passing_on import passed_on
-from otel_loopeval.server.replies import JSON, Reply, refused
 from otel_loopeval.server.requests import SIGNALS, TRACES, Otlp, Work
 from otel_loopeval.server.run_metrics import RunMetrics
 from otel_loopeval.server.served import RunStore, ServedRun
-from otel_loopeval.server.telling import Telling
+from otel_loopeval.server.store.keeping import Keeping
 from otel_loopeval.server.tokens import Tokens
+from otel_loopeval.server.traces.aside import Aside
+from otel_loopeval.server.traces.following import Following
+from otel_loopeval.server.traces.intake import Intake
 
 _PATHS: Final = {signal: f"/v1/{signal}".encode() for signal in SIGNALS}
 _CLOSED_AT_ONCE: Final = 32

@@ -14,8 +14,8 @@ from google.rpc.status_pb2 import Status
 
 from otel_loopeval.server.addresses import Address
 from otel_loopeval.server.core import Core
+from otel_loopeval.server.http.replies import PROTOBUF, Reply, refused
 from otel_loopeval.server.options import ServeOptions
-from otel_loopeval.server.replies import PROTOBUF, Reply, refused
 from otel_loopeval.server.requests import NO_TOKEN, ONLY_SHOWS, SIGNALS
 from otel_loopeval.server.tls import Tls
 from otel_loopeval.server.tokens import ALL

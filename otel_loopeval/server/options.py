@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.server.addresses import DEFAULT_GRPC, DEFAULT_HTTP, Address, is_same_host
-from otel_loopeval.server.limits import Limits
 from otel_loopeval.server.option_values import read_forward
 from otel_loopeval.server.tls import ForwardTls, Tls
+from otel_loopeval.server.traces.limits import Limits
 
 _MAX_BODY: Final = 2**31 - 1
 """The largest message that gRPC can be told of."""

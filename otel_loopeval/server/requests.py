@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from otel_loopeval.server.intake import Batch
-from otel_loopeval.server.replies import Reply, refused
+from otel_loopeval.server.http.replies import Reply, refused
+from otel_loopeval.server.traces.intake import Batch
 
 if TYPE_CHECKING:
     from otel_loopeval.server.core import Core

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.server import grpc_intake
 from otel_loopeval.server.addresses import Address
-from otel_loopeval.server.connections import Connections
 from otel_loopeval.server.core import Core
-from otel_loopeval.server.exposition import Exposition
+from otel_loopeval.server.http.connections import Connections
+from otel_loopeval.server.http.exposition import Exposition
+from otel_loopeval.server.http.receiving import App, Receiver
 from otel_loopeval.server.options import ServeOptions
-from otel_loopeval.server.receiving import App, Receiver
 from otel_loopeval.server.self_metrics import SelfMetrics
 from otel_loopeval.server.served import RunStore
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.intake import Intake, Others, ids_of
+from otel_loopeval.server.traces.intake import Intake, Others, ids_of
 from otel_loopeval.sources import SourceError, open_source
 from otel_loopeval.sources.clickhouse import span_of_row
 from otel_loopeval.sources.documents import spans_of_json, spans_of_request

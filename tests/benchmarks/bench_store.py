@@ -25,8 +25,8 @@ import httpx
 from support.served_runs import NOW_NS, agent_with_repeats, served
 
 from otel_loopeval.server.page import page_app
-from otel_loopeval.server.store import Store
-from otel_loopeval.server.store_queries import Cursor, RunFilter
+from otel_loopeval.server.store.queries import Cursor, RunFilter
+from otel_loopeval.server.store.store import Store
 
 APART_NS = 5_000_000_000
 AT_ONCE = 10_000

@@ -7,10 +7,10 @@ from otel_loopeval.otlp.protobuf import read_request
 from otel_loopeval.reports.records import record_of
 from otel_loopeval.runs.reconstruct import replay
 from otel_loopeval.runs.tracker import Tracker
-from otel_loopeval.server.following import Following
-from otel_loopeval.server.intake import Intake
-from otel_loopeval.server.limits import Limits
 from otel_loopeval.server.served import ServedRun
+from otel_loopeval.server.traces.following import Following
+from otel_loopeval.server.traces.intake import Intake
+from otel_loopeval.server.traces.limits import Limits
 
 
 class Followed:

@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from otel_loopeval.server.connections import Connections
 from otel_loopeval.server.core import Core
-from otel_loopeval.server.exposition import Exposition
+from otel_loopeval.server.http.connections import Connections
+from otel_loopeval.server.http.exposition import Exposition
+from otel_loopeval.server.http.receiving import Receiver
 from otel_loopeval.server.options import ServeOptions
-from otel_loopeval.server.receiving import Receiver
 
 PATIENCE_S = 20.0
 

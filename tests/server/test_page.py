@@ -13,7 +13,7 @@ from support.served_runs import NOW_NS, agent_with_repeats, served, served_all
 
 from otel_loopeval.server.page import LOOPBACK_HOSTS, PageOptions, page_app
 from otel_loopeval.server.page.listing import under_way
-from otel_loopeval.server.store import Store
+from otel_loopeval.server.store.store import Store
 from otel_loopeval.testing import TraceBuilder
 
 NASTY = "<script>alert('x')</script>\"&"

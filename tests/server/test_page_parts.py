@@ -14,8 +14,8 @@ from otel_loopeval.server.page import formats
 from otel_loopeval.server.page.charts import curve, spark
 from otel_loopeval.server.page.steps import iteration_at, repeats_in
 from otel_loopeval.server.page.timeline import timeline
-from otel_loopeval.server.store_details import packed_detail, unpacked_detail
-from otel_loopeval.server.store_rows import COLUMNS, key_of, row_of, run_of
+from otel_loopeval.server.store.details import packed_detail, unpacked_detail
+from otel_loopeval.server.store.rows import COLUMNS, key_of, row_of, run_of
 from otel_loopeval.testing import TraceBuilder
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 10, "gen_ai.usage.output_tokens": 2}

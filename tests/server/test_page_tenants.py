@@ -18,8 +18,8 @@ from support.served_runs import NOW_NS, served, served_all
 
 from otel_loopeval.server.page import PageOptions, page_app
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.store import Store
-from otel_loopeval.server.store_queries import RunFilter
+from otel_loopeval.server.store.queries import RunFilter
+from otel_loopeval.server.store.store import Store
 from otel_loopeval.testing import TraceBuilder
 
 TENANTS = ("crimson", "azure", "c\N{LATIN SMALL LETTER O WITH DIAERESIS}lour/of <sand>")

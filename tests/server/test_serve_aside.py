@@ -13,15 +13,15 @@ from support.served_runs import NOW_NS
 
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.usage import Usage
-from otel_loopeval.server.aside import Aside
 from otel_loopeval.server.core import Core
-from otel_loopeval.server.judging import Closed
-from otel_loopeval.server.limits import Limits
+from otel_loopeval.server.http.replies import PROTOBUF
 from otel_loopeval.server.options import ServeOptions
-from otel_loopeval.server.replies import PROTOBUF
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.store import Store
-from otel_loopeval.server.store_queries import RunFilter
+from otel_loopeval.server.store.queries import RunFilter
+from otel_loopeval.server.store.store import Store
+from otel_loopeval.server.traces.aside import Aside
+from otel_loopeval.server.traces.judging import Closed
+from otel_loopeval.server.traces.limits import Limits
 
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "writer"}
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 10}

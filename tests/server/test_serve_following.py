@@ -8,8 +8,8 @@ from server.serve_processes import HEALTHY, STUCK, Traffic
 from support.foreign_agents import DIALECTS, Dialect
 
 from otel_loopeval.otlp.protobuf import read_request
-from otel_loopeval.server.limits import Limits
-from otel_loopeval.server.verdicts import verdict_id, verdict_request
+from otel_loopeval.server.next_hop.verdicts import verdict_id, verdict_request
+from otel_loopeval.server.traces.limits import Limits
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)

@@ -13,7 +13,7 @@ from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.protobuf import read_request
 from otel_loopeval.runs.dialects.marking import is_marked
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.intake import Batch, Group, Intake, find_plainly, ids_of
+from otel_loopeval.server.traces.intake import Batch, Group, Intake, find_plainly, ids_of
 
 
 def all_of(intake: Intake, batch: Batch) -> list[SpanData]:

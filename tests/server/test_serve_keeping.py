@@ -14,9 +14,9 @@ import pytest
 from server.serve_processes import Serve, Sink, Traffic, await_that, serving
 from support.served_runs import NOW_NS, served
 
-from otel_loopeval.server.keeping import Keeping
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.store import Store
+from otel_loopeval.server.store.keeping import Keeping
+from otel_loopeval.server.store.store import Store
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from sources.stored_spans import request
 
 from otel_loopeval.otlp.protobuf import read_request
 from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.server.next_hop.verdicts import verdict_id
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.verdicts import verdict_id
 
 CHAT = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m", "gen_ai.usage.input_tokens": 10}
 

@@ -10,7 +10,7 @@ from sources.stored_spans import request
 
 from otel_loopeval.otlp.protobuf import read_request
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.verdicts import verdict_id, verdict_request
+from otel_loopeval.server.next_hop.verdicts import verdict_id, verdict_request
 
 SECOND = 1_000_000_000
 AGENT = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "writer"}

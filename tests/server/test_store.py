@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from support.served_runs import NOW_NS, agent_with_repeats, served, served_all
 
-from otel_loopeval.server.store import Store, open_store
-from otel_loopeval.server.store_queries import Cursor, RunFilter, read_choices, read_counts, read_page
-from otel_loopeval.server.store_retention import Retention
-from otel_loopeval.server.store_schema import StoreError, open_writer
+from otel_loopeval.server.store.queries import Cursor, RunFilter, read_choices, read_counts, read_page
+from otel_loopeval.server.store.retention import Retention
+from otel_loopeval.server.store.schema import StoreError, open_writer
+from otel_loopeval.server.store.store import Store, open_store
 from otel_loopeval.testing import TraceBuilder
 
 SECOND = 1_000_000_000
@@ -296,7 +296,7 @@ def test_a_closed_store_refuses_and_what_was_put_before_is_there(tmp_path: Path)
 KILLED = """
 import sys
 from support.served_runs import NOW_NS, served
-from otel_loopeval.server.store import Store
+from otel_loopeval.server.store.store import Store
 store = Store(sys.argv[1], clock=lambda: NOW_NS)
 number = 0
 while True:

@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from support.served_runs import NOW_NS, served
 
-from otel_loopeval.server import store_schema
-from otel_loopeval.server.store import Store
-from otel_loopeval.server.store_queries import RunFilter
-from otel_loopeval.server.store_schema import StoreError, UnkeepableError
-from otel_loopeval.server.store_tables import UPGRADES
+from otel_loopeval.server.store import schema as store_schema
+from otel_loopeval.server.store.queries import RunFilter
+from otel_loopeval.server.store.schema import StoreError, UnkeepableError
+from otel_loopeval.server.store.store import Store
+from otel_loopeval.server.store.tables import UPGRADES
 
 TESTS = Path(__file__).parents[1]
 
@@ -186,8 +186,8 @@ def test_the_file_is_for_its_owner_only(tmp_path: Path) -> None:
 
 READ_ONLY = """
 import os, sys
-from otel_loopeval.server.store import Store
-from otel_loopeval.server.store_schema import StoreError
+from otel_loopeval.server.store.store import Store
+from otel_loopeval.server.store.schema import StoreError
 if os.getuid() == 0:
     os.setuid(65_534)  # root may write to anything
 try:
@@ -301,8 +301,8 @@ def test_what_cannot_be_kept_fails_alone(tmp_path: Path) -> None:
 FULL = """
 import resource, signal, sys
 from support.served_runs import served
-from otel_loopeval.server.store import Store
-from otel_loopeval.server.store_schema import StoreError
+from otel_loopeval.server.store.store import Store
+from otel_loopeval.server.store.schema import StoreError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 store = Store(sys.argv[1])
 store.put_spans(served([9.0], trace_id=1).spans).result(10)

@@ -14,7 +14,7 @@ from otel_loopeval.reports import record_of
 from otel_loopeval.runs.reconstruct import replay_trace
 from otel_loopeval.runs.spans import SpanData, SpanEvent
 from otel_loopeval.runs.tracker import Tracker
-from otel_loopeval.server.intake import Intake
+from otel_loopeval.server.traces.intake import Intake
 from otel_loopeval.sources import Query
 from otel_loopeval.spark.judging import Judge, Judging
 from otel_loopeval.spark.packing import Pack, Packer, unpack

@@ -9,7 +9,7 @@ from support.served_runs import NOW_NS, agent_with_repeats, served
 
 from otel_loopeval.server.page import PageOptions, page_app
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.store import Store
+from otel_loopeval.server.store.store import Store
 
 
 class PageServer:

@@ -20,10 +20,10 @@ from otel_loopeval.server.page.gate import Gate, viewer_of
 from otel_loopeval.server.page.listing import WINDOWS, Asked, columns, read_asked, rows, tabs, under_way
 from otel_loopeval.server.page.options import PageOptions
 from otel_loopeval.server.page.timeline import timeline
-from otel_loopeval.server.store import Store
-from otel_loopeval.server.store_rows import digest_of
-from otel_loopeval.server.store_schema import StoreError
-from otel_loopeval.server.store_view import View
+from otel_loopeval.server.store.rows import digest_of
+from otel_loopeval.server.store.schema import StoreError
+from otel_loopeval.server.store.store import Store
+from otel_loopeval.server.store.view import View
 from otel_loopeval.version import __version__
 
 _FOLDER: Final = Path(__file__).parent

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from otel_loopeval.reports import words
 from otel_loopeval.server.page.charts import Curve, spark
-from otel_loopeval.server.store_queries import (
+from otel_loopeval.server.store.queries import (
     DOOM_LOOP,
     HEALTHY,
     MOST_COUNTED,
@@ -19,7 +19,7 @@ from otel_loopeval.server.store_queries import (
     RunFilter,
     RunPage,
 )
-from otel_loopeval.server.store_rows import StoredRun
+from otel_loopeval.server.store.rows import StoredRun
 
 WINDOWS: Final = (
     ("", "Any time", 0),

@@ -15,8 +15,8 @@ from otel_loopeval.runs.dialects.facts import TOOL
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.page.charts import Curve, curve
 from otel_loopeval.server.page.steps import Repeat, Starts, iteration_at, repeats_in
-from otel_loopeval.server.store_details import RunDetail, StoredIteration
-from otel_loopeval.server.store_rows import StoredRun
+from otel_loopeval.server.store.details import RunDetail, StoredIteration
+from otel_loopeval.server.store.rows import StoredRun
 
 _AT_EACH_END: Final = 100
 """Iterations that a page shows from a run's beginning and from its end, if there are many."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
-from otel_loopeval.server.store_schema import Write
+from otel_loopeval.server.store.schema import Write
 
 _DELETED_AT_ONCE: Final = 500
 _FREED_AT_ONCE: Final = 1_000

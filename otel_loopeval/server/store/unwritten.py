@@ -8,7 +8,7 @@ from typing import Final
 
 from otel_loopeval.runs.sizes import size_of
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.store_schema import UnkeepableError
+from otel_loopeval.server.store.schema import UnkeepableError
 
 MAX_RUNS: Final = 10_000
 """Runs that wait for a store that fails; over that, the oldest is given up."""

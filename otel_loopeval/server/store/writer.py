@@ -9,8 +9,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final
 
-from otel_loopeval.server.store_retention import Retention, Tidier
-from otel_loopeval.server.store_schema import StoreError, UnkeepableError, Write, explained
+from otel_loopeval.server.store.retention import Retention, Tidier
+from otel_loopeval.server.store.schema import StoreError, UnkeepableError, Write, explained
 
 MAX_WAITING: Final = 200_000
 """Spans that may wait for the writer; more are refused, so that the memory of a slow disk is bounded."""

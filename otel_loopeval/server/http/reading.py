@@ -6,10 +6,10 @@ from urllib.parse import unquote
 
 import httptools
 
-from otel_loopeval.server.answering import Answering, Exchange
-from otel_loopeval.server.heads import Head, KnownHeads
-from otel_loopeval.server.receiving import App, Receiver
-from otel_loopeval.server.replies import CONTINUE, Reply, refused
+from otel_loopeval.server.http.answering import Answering, Exchange
+from otel_loopeval.server.http.heads import Head, KnownHeads
+from otel_loopeval.server.http.receiving import App, Receiver
+from otel_loopeval.server.http.replies import CONTINUE, Reply, refused
 from otel_loopeval.server.requests import Otlp
 
 _MAX_HEAD: Final = 65_536

@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from otel_loopeval.server.store_rows import StoredRun, run_of
+from otel_loopeval.server.store.rows import StoredRun, run_of
 
 UNHEALTHY: Final = "unhealthy"
 HEALTHY: Final = "healthy"

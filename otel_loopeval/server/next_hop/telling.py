@@ -3,11 +3,11 @@
 from collections import deque
 from typing import Final
 
-from otel_loopeval.server.forwarding import Forwarder
-from otel_loopeval.server.passing_on import is_for_good, is_taken
-from otel_loopeval.server.replies import PROTOBUF
+from otel_loopeval.server.http.replies import PROTOBUF
+from otel_loopeval.server.next_hop.forwarding import Forwarder
+from otel_loopeval.server.next_hop.passing_on import is_for_good, is_taken
+from otel_loopeval.server.next_hop.verdicts import verdict_request
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.verdicts import verdict_request
 
 _MAX_WAITING: Final = 10_000
 _A_REQUEST: Final = 500

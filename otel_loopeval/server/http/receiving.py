@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
 from otel_loopeval.server.core import Core
-from otel_loopeval.server.heads import Head
-from otel_loopeval.server.replies import JSON, PROTOBUF, TEXT, Reply, refused
+from otel_loopeval.server.http.heads import Head
+from otel_loopeval.server.http.replies import JSON, PROTOBUF, TEXT, Reply, refused
 from otel_loopeval.server.requests import NO_TOKEN, ONLY_SHOWS, SIGNALS, Otlp
 from otel_loopeval.server.tokens import ALL
 

@@ -8,10 +8,10 @@ import asyncio
 from itertools import islice
 from typing import Any, Final
 
-from otel_loopeval.server.answering import KNOWN, Exchange
-from otel_loopeval.server.heads import KnownHeads
-from otel_loopeval.server.reading import Reading
-from otel_loopeval.server.receiving import Receiver
+from otel_loopeval.server.http.answering import KNOWN, Exchange
+from otel_loopeval.server.http.heads import KnownHeads
+from otel_loopeval.server.http.reading import Reading
+from otel_loopeval.server.http.receiving import Receiver
 from otel_loopeval.server.requests import Otlp
 
 _LOOKED_AT: Final = 50

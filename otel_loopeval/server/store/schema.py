@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO, Final
 
-from otel_loopeval.server.store_tables import APPLICATION_ID, SCHEMA, UPGRADES
+from otel_loopeval.server.store.tables import APPLICATION_ID, SCHEMA, UPGRADES
 
 if sys.platform == "win32":
     import msvcrt

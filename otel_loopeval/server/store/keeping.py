@@ -16,7 +16,7 @@ from typing import Final
 
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.served import RunStore, ServedRun
-from otel_loopeval.server.unwritten import (
+from otel_loopeval.server.store.unwritten import (
     MAX_BYTES,
     MAX_RUNS,
     TRIED_AGAIN,

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from otel_loopeval.server.hop_connection import BUSY
-from otel_loopeval.server.replies import Reply, refused
+from otel_loopeval.server.http.replies import Reply, refused
+from otel_loopeval.server.next_hop.hop_connection import BUSY
 
 RETRIED: Final = frozenset({429, 502, 503, 504})
 """What OTLP has a sender try again after."""

@@ -8,11 +8,11 @@ from typing import Any
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.counts import Counts
-from otel_loopeval.server.intake import Batch, Group, Intake, Others, ids_of
-from otel_loopeval.server.limits import Limits
-from otel_loopeval.server.open_traces import OpenTraces, Other, Trace
-from otel_loopeval.server.waiting import Waiting
+from otel_loopeval.server.traces.counts import Counts
+from otel_loopeval.server.traces.intake import Batch, Group, Intake, Others, ids_of
+from otel_loopeval.server.traces.limits import Limits
+from otel_loopeval.server.traces.open_traces import OpenTraces, Other, Trace
+from otel_loopeval.server.traces.waiting import Waiting
 
 Put = Callable[[bytes, Trace, list[SpanData], float], Any]
 """Takes spans into a trace: its key, itself, the spans, the time. The trace may be over after that."""

@@ -13,13 +13,13 @@ from typing import Final
 from otel_loopeval.otlp import read_lines, trace_line
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.store_details import packed_detail
-from otel_loopeval.server.store_queries import read_closed_roots, read_open_spans
-from otel_loopeval.server.store_retention import Retention
-from otel_loopeval.server.store_rows import COLUMNS, row_of
-from otel_loopeval.server.store_schema import lock, open_writer
-from otel_loopeval.server.store_view import Reader, View
-from otel_loopeval.server.store_writer import Writer
+from otel_loopeval.server.store.details import packed_detail
+from otel_loopeval.server.store.queries import read_closed_roots, read_open_spans
+from otel_loopeval.server.store.retention import Retention
+from otel_loopeval.server.store.rows import COLUMNS, row_of
+from otel_loopeval.server.store.schema import lock, open_writer
+from otel_loopeval.server.store.view import Reader, View
+from otel_loopeval.server.store.writer import Writer
 
 NO_STORE: Final = "none"
 _READ_AT_ONCE: Final = 1_000

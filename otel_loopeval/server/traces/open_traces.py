@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from otel_loopeval import semconv
 from otel_loopeval.runs.sizes import size_of
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.intake import Group
-from otel_loopeval.server.limits import Limits
+from otel_loopeval.server.traces.intake import Group
+from otel_loopeval.server.traces.limits import Limits
 
 CLOSED_ROOT: Final = "root"
 CLOSED_IDLE: Final = "idle"

@@ -4,10 +4,10 @@ import asyncio
 from collections import deque
 from typing import Any, Final, NamedTuple
 
-from otel_loopeval.server.asgi import AsgiAnswer
-from otel_loopeval.server.heads import Head
-from otel_loopeval.server.receiving import App, Receiver
-from otel_loopeval.server.replies import CONTINUE, Reply, as_http
+from otel_loopeval.server.http.asgi import AsgiAnswer
+from otel_loopeval.server.http.heads import Head
+from otel_loopeval.server.http.receiving import App, Receiver
+from otel_loopeval.server.http.replies import CONTINUE, Reply, as_http
 from otel_loopeval.server.requests import Otlp
 
 _MAX_QUEUE: Final = 100

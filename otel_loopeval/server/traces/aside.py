@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from otel_loopeval.server.judging import Closed
 from otel_loopeval.server.served import ServedRun
+from otel_loopeval.server.traces.judging import Closed
 
 _log: Final = logging.getLogger("otel_loopeval.serve")
 

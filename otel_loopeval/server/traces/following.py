@@ -16,11 +16,12 @@ from typing import Final
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy
-from otel_loopeval.server.counts import Counts
-from otel_loopeval.server.intake import Batch, Intake
-from otel_loopeval.server.judging import Closed, Judging
-from otel_loopeval.server.limits import Limits
-from otel_loopeval.server.open_traces import (
+from otel_loopeval.server.served import ServedRun
+from otel_loopeval.server.traces.counts import Counts
+from otel_loopeval.server.traces.intake import Batch, Intake
+from otel_loopeval.server.traces.judging import Closed, Judging
+from otel_loopeval.server.traces.limits import Limits
+from otel_loopeval.server.traces.open_traces import (
     CLOSED_CAPACITY,
     CLOSED_SHUTDOWN,
     CLOSED_TOO_LARGE,
@@ -29,8 +30,7 @@ from otel_loopeval.server.open_traces import (
     key_of,
     read_key,
 )
-from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.surroundings import Surroundings
+from otel_loopeval.server.traces.surroundings import Surroundings
 
 _CLOSED_A_BODY: Final = 32
 _LARGE: Final = 32

@@ -4,7 +4,7 @@ from typing import Final
 
 from otel_loopeval.runs.sizes import size_of
 from otel_loopeval.runs.spans import SpanData
-from otel_loopeval.server.intake import Others
+from otel_loopeval.server.traces.intake import Others
 
 _BYTES_A_SPAN: Final = 80
 """What Python takes for a span that waits, beside its bytes."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from otel_loopeval.server.clock import RunningClock
-from otel_loopeval.server.hop_connection import BUSY, UNREACHABLE, HopConnection, Question
-from otel_loopeval.server.replies import Reply
+from otel_loopeval.server.http.replies import Reply
+from otel_loopeval.server.next_hop.hop_connection import BUSY, UNREACHABLE, HopConnection, Question
 from otel_loopeval.server.tls import ForwardTls
 
 _MAX_IDLE: Final = 64

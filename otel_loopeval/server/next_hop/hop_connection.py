@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import httptools
 
 from otel_loopeval.server.clock import RunningClock
-from otel_loopeval.server.replies import Reply
+from otel_loopeval.server.http.replies import Reply
 
 _MAX_ANSWER: Final = 1024 * 1024
 _ONE_WRITE: Final = 65_536

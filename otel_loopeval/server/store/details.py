@@ -14,7 +14,7 @@ from otel_loopeval.health.guards import GuardEvent
 from otel_loopeval.otlp import read_lines, trace_line
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.served import ServedRun
-from otel_loopeval.server.store_rows import bounded, encoded
+from otel_loopeval.server.store.rows import bounded, encoded
 
 _GUARD_FIELDS: Final = (
     "kind",

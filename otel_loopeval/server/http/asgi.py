@@ -5,11 +5,11 @@ import logging
 from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from otel_loopeval.server.heads import Head
-from otel_loopeval.server.replies import as_http, refused, status_line
+from otel_loopeval.server.http.heads import Head
+from otel_loopeval.server.http.replies import as_http, refused, status_line
 
 if TYPE_CHECKING:
-    from otel_loopeval.server.receiving import App
+    from otel_loopeval.server.http.receiving import App
 
 _WITHOUT_BODY: Final = frozenset({204, 304})
 _SCHEMES: Final = {False: "http", True: "https"}

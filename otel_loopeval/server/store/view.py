@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from otel_loopeval.server.store_details import RunDetail, unpacked_detail
-from otel_loopeval.server.store_queries import (
+from otel_loopeval.server.store.details import RunDetail, unpacked_detail
+from otel_loopeval.server.store.queries import (
     Choices,
     Cursor,
     RunFilter,
@@ -20,9 +20,9 @@ from otel_loopeval.server.store_queries import (
     read_siblings,
     read_tenants,
 )
-from otel_loopeval.server.store_rows import StoredRun
-from otel_loopeval.server.store_schema import StoreError, explained, open_reader
-from otel_loopeval.server.store_writer import Writer
+from otel_loopeval.server.store.rows import StoredRun
+from otel_loopeval.server.store.schema import StoreError, explained, open_reader
+from otel_loopeval.server.store.writer import Writer
 
 PAGE_SIZE: Final = 50
 """Runs on a page of a list."""
@@ -83,7 +83,7 @@ class View:
     """The runs that are over, as far as somebody may see them.
 
     Thread-safe. Where the file cannot be read, its methods raise a
-    :class:`~otel_loopeval.server.store_schema.StoreError`.
+    :class:`~otel_loopeval.server.store.schema.StoreError`.
 
     Args:
         reader: Reads the file.
@@ -117,7 +117,7 @@ class View:
     def counts(self, asked: RunFilter) -> dict[str | None, int]:
         """How many runs there are of each verdict (None: of all), the verdict that is asked for left aside.
 
-        Each is at most :data:`~otel_loopeval.server.store_queries.MOST_COUNTED` + 1.
+        Each is at most :data:`~otel_loopeval.server.store.queries.MOST_COUNTED` + 1.
         """
         return self._reader.read(read_counts, self.tenant, asked)
 
@@ -144,6 +144,6 @@ class View:
     def open_traces(self) -> int:
         """How many traces are not closed.
 
-        At most :data:`~otel_loopeval.server.store_queries.MOST_OPEN` + 1.
+        At most :data:`~otel_loopeval.server.store.queries.MOST_OPEN` + 1.
         """
         return self._reader.read(read_open_traces, self.tenant)

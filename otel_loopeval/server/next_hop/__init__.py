@@ -1,0 +1,1 @@
+"""Sending on: what came in, as it came, and the verdicts."""

@@ -1,0 +1,1 @@
+"""Runs and the spans of open ones, in one SQLite file."""

@@ -1,0 +1,1 @@
+"""Spans as they come in → runs that are over."""
