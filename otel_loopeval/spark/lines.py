@@ -1,7 +1,8 @@
 """Lines of OTLP/JSON → the spans that tell of loops, decoded, and all others as they are.
 
-What :mod:`otel_loopeval.server.traces.intake` is for protobuf: nearly all spans have nothing to do with agents,
-and are not looked into beyond their ids. Whatever is not plainly right is left to the reader of whole lines.
+What :mod:`otel_loopeval.server.traces.intake` is for protobuf: nearly all spans have nothing to do with
+agents, and are not looked into beyond their ids. Whatever is not plainly right is left to the reader of whole
+lines.
 """
 
 import re

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
+pytest.importorskip("pyarrow", reason="the extra [spark] is not installed")
 
 from spark.fleet import Fleet, exported
 

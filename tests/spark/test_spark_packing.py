@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("msgspec", reason="the extra [spark] is not installed")
+pytest.importorskip("pyarrow", reason="the extra [spark] is not installed")
 
 from sources.stored_spans import request
 from spark.fleet import Fleet, exported
