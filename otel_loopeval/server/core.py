@@ -15,7 +15,7 @@ from otel_loopeval.server.bodies import BodyError, plain
 from otel_loopeval.server.clock import RunningClock
 from otel_loopeval.server.http.replies import JSON, Reply, refused
 from otel_loopeval.server.next_hop.forwarding import Forwarder
-from otel_loopeval.server.next_hop.passing_on import passed_on
+from otel_loopeval.server.next_hop.passing_on import is_taken, passed_on
 from otel_loopeval.server.next_hop.telling import Telling
 from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.requests import SIGNALS, TRACES, Otlp, Work
@@ -184,8 +184,10 @@ class Core:
 
     def answered(self, work: Work, answer: Reply) -> None:
         """The next hop has answered a request."""
-        if answer.status == 200:  # noqa: PLR2004
+        if answer.status == 200:  # noqa: PLR2004 - nearly always
             self._accept(work, answer)
+        elif is_taken(answer):
+            self._accept(work, passed_on(answer, self._retry_after))
         else:
             work.answer(passed_on(answer, self._retry_after))
 

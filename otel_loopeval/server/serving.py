@@ -127,11 +127,16 @@ class Server:
         self._ready = False
         self.core.draining = True
         web.close()
+        drained = [connections.drain(_DRAIN_S)]
         if grpc_server is not None:
-            await grpc_server.stop(grace=_DRAIN_S)
-        await connections.drain(_DRAIN_S)
+            drained.append(grpc_server.stop(grace=_DRAIN_S))
+        await asyncio.gather(*drained)
         clocks[1].cancel()
-        await self.core.finish()  # the other clock goes on: the next hop may be slow
+        await asyncio.wait(clocks[1:])  # what it was about to tell is told below
+        try:
+            await self.core.finish()  # the other clock goes on: the next hop may be slow
+        except Exception:  # noqa: BLE001 - whatever it was, the store is closed
+            _log.exception("this should not have happened; ending")
         clocks[0].cancel()
         if self._store is not None and not await asyncio.to_thread(self._store.close, _STORE_S):
             _log.error("the store is at its last write still after %d s: it is left to itself", _STORE_S)

@@ -20,6 +20,7 @@ from otel_loopeval.server.served import ServedRun
 from otel_loopeval.server.store.queries import RunFilter
 from otel_loopeval.server.store.store import Store
 from otel_loopeval.server.traces.aside import Aside
+from otel_loopeval.server.traces.intake import Intake
 from otel_loopeval.server.traces.judging import Closed
 from otel_loopeval.server.traces.limits import Limits
 
@@ -107,6 +108,43 @@ def test_others_are_answered_while_a_large_trace_is_judged() -> None:
     assert judged(core) == 1
     assert core.following.counts.late == 1_500
     assert core.following.held_bytes == 0
+
+
+def test_large_traces_that_keep_coming_keep_nothing_else_from_being_done() -> None:
+    gate = Gate()
+    core = core_with(gate)
+
+    async def then(tick: "asyncio.Task[None]") -> None:
+        assert await send(core, trace(3, 1_200)) == 200
+        gate.open.set()
+        await tick
+        assert judged(core) == 1
+        await core.tick()
+
+    asyncio.run(while_judging(core, gate, then))
+    assert judged(core) == 2
+
+
+def test_what_goes_on_with_a_paused_run_is_judged_after_it() -> None:
+    name = "evaluation_loop writer"
+    paused = SpanData(name, 1, 1, None, 1, 9, {"loopeval.run.id": "r", "loopeval.run.outcome": "paused"})
+    parts = (
+        SpanData("evaluation_loop.iteration", 1, 1 + n, 1, 1, 2, {"loopeval.iteration.number": n})
+        for n in range(1, 1_100)
+    )
+    later = SpanData(name, 2, 1, None, 11, 19, {"loopeval.run.id": "r", "loopeval.run.resumed": True})
+    gate = Gate()
+    core = core_with(gate)
+
+    async def main() -> None:
+        core.following.take(Intake().read(request(paused, *parts)), 0.0)
+        core.following.take(Intake().read(request(later)), 0.0)
+        await core.tick()
+
+    asyncio.run(main())
+    samples = [sample for metric in core.registry.collect() for sample in metric.samples]
+    outcomes = [s.labels["loopeval_run_outcome"] for s in samples if s.name == "loopeval_runs_total"]
+    assert sorted(outcomes) == ["completed", "paused"]
 
 
 def test_a_small_trace_is_judged_at_once() -> None:

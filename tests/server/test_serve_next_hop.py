@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from server.serve_inside import PATIENCE_S, Inside, answer_of, inside, next_hop, post, request_of
+from server.serve_processes import Traffic
 
+from otel_loopeval.server.http.replies import PROTOBUF
 from otel_loopeval.server.options import ServeOptions
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n"
@@ -270,3 +272,18 @@ def test_more_senders_than_connections_are_told_to_wait() -> None:
             assert sorted(status for status, _, _ in told) == [200] * 256 + [503]
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("answer", [b"200 OK", b"202 Later", b"204 Nothing"])
+def test_what_the_next_hop_took_in_any_words_is_followed(answer: bytes) -> None:
+    traffic = Traffic()
+    traffic.plain(3)
+
+    async def main() -> tuple[int, int]:
+        length = b"" if answer.startswith(b"204") else b"content-length: 0\r\n"
+        script = saying(b"HTTP/1.1 " + answer + b"\r\n" + length + b"\r\n")
+        async with next_hop(script) as url, inside(ServeOptions(forward=url)) as server:
+            reply = await server.core.take("traces", PROTOBUF, b"", traffic.body(), "")
+            return reply.status, server.core.following.counts.spans
+
+    assert asyncio.run(main()) == (200, 3)

@@ -1,5 +1,6 @@
 """Verdicts on their way to the next hop."""
 
+import logging
 from collections import deque
 from typing import Final
 
@@ -11,6 +12,8 @@ from otel_loopeval.server.served import ServedRun
 
 _MAX_WAITING: Final = 10_000
 _A_REQUEST: Final = 500
+
+_log: Final = logging.getLogger("otel_loopeval.serve")
 
 
 class Telling:
@@ -47,7 +50,11 @@ class Telling:
         while waiting and self._forwarder is not None:
             count = min(len(waiting), _A_REQUEST)
             batch = [waiting.popleft() for _ in range(count)]
-            answer = await self._forwarder.ask(b"/v1/traces", PROTOBUF, b"", verdict_request(batch))
+            try:
+                answer = await self._forwarder.ask(b"/v1/traces", PROTOBUF, b"", self._encoded(batch))
+            except BaseException:  # such as a cancellation: they are told the next time
+                waiting.extendleft(reversed(batch))
+                raise
             if is_taken(answer):
                 continue
             if is_for_good(answer):
@@ -58,6 +65,21 @@ class Telling:
             waiting.extendleft(reversed(batch[max(count - room, 0) :]))
             return False
         return True
+
+    def _encoded(self, batch: list[ServedRun]) -> bytes:
+        try:
+            return verdict_request(batch)
+        except Exception:  # noqa: BLE001 - whatever is wrong with one, the others are told
+            # Of messages, the bytes of one after the other are their sum.
+            return b"".join(map(self._encoded_alone, batch))
+
+    def _encoded_alone(self, served: ServedRun) -> bytes:
+        try:
+            return verdict_request([served])
+        except Exception:  # noqa: BLE001 - as above
+            self.lost += 1
+            _log.exception("the verdict of a run cannot be told; going on")
+            return b""
 
     def give_up(self) -> None:
         """What waits still is lost: we end."""

@@ -92,7 +92,7 @@ def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
     pairs: list[bytes] = []
     for key, value in attributes.items():
         kind = value.__class__
-        if kind not in _PLAIN and not (kind is tuple and value and value[0].__class__ is str):
+        if kind not in _PLAIN and not (kind is tuple and all(item.__class__ is str for item in value)):
             pairs.append(_pair(key, value))
             continue
         known = key, kind, value  # True is 1

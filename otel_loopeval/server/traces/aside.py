@@ -34,7 +34,7 @@ class Aside:
             judge: Judges a trace, in any thread.
             deliver: Takes the runs of a trace, on the event loop; None where it could not be judged.
         """
-        while self._waiting:
+        for _ in range(len(self._waiting)):  # what comes meanwhile is for the next call: others wait, too
             if self._current is None:
                 self._current = asyncio.ensure_future(asyncio.to_thread(judge, self._waiting[0]))
             runs: list[ServedRun] | None = None
