@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Final
 
+from otel_loopeval import semconv
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy
@@ -250,8 +251,10 @@ class Following:
     def _may_wait(self, closed: Closed, reason: str) -> bool:
         """Whether a trace is to be judged aside: while it waits, what is held of it is held."""
         most = self._limits.max_bytes // _ASIDE_SHARE
+        # What goes on with a run that has paused is judged after it, and that may be waiting.
+        follows = self._aside_bytes > 0 and any(semconv.RUN_RESUMED in s.attributes for s in closed.spans)
         return (
-            len(closed.spans) > _VERY_LARGE
+            (len(closed.spans) > _VERY_LARGE or follows)
             and reason != CLOSED_SHUTDOWN
             and self._aside_bytes + closed.size <= most
         )
