@@ -29,7 +29,7 @@ from otel_loopeval.server.traces.intake import Intake
 
 _PATHS: Final = {signal: f"/v1/{signal}".encode() for signal in SIGNALS}
 _CLOSED_AT_ONCE: Final = 32
-_LARGE: Final = 65_536
+_LARGE_BYTES: Final = 65_536
 _TOLD_AGAIN: Final = 2
 _TOLD_AGAIN_S: Final = 0.5
 
@@ -132,7 +132,7 @@ class Core:
             work.answer(refused(503, "shutting down", b"1"))
         elif self.inflight > self.options.max_inflight:  # its own bytes among them
             work.answer(refused(503, "too much at once", b"1"))
-        elif what.encoding and what.signal == TRACES and len(body) > _LARGE:
+        elif what.encoding and what.signal == TRACES and len(body) > _LARGE_BYTES:
             task = asyncio.get_running_loop().create_task(self._unpack(work))
             self._unpacking.add(task)
             task.add_done_callback(self._unpacking.discard)

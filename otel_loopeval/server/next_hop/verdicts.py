@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from otel_loopeval import semconv
+from otel_loopeval.otlp.pairs import encoded_pairs
 from otel_loopeval.otlp.parts import (
     build_event,
     build_request,
@@ -20,7 +21,6 @@ from otel_loopeval.runs.spelling import end_attributes, guard_event, start_attri
 from otel_loopeval.server.served import ServedRun
 from otel_loopeval.version import __version__
 
-_INT64: Final = 2**63
 _UINT64_MAX: Final = 2**64 - 1
 
 
@@ -50,7 +50,7 @@ def verdict_request(runs: Iterable[ServedRun]) -> bytes:
     return build_request(
         resource_spans=[
             build_resource_spans(
-                resource=[build_resource(attributes=_pairs(resource)).SerializeToString()],
+                resource=[build_resource(attributes=encoded_pairs(resource)).SerializeToString()],
                 scope_spans=[build_scope_spans(scope=[_SCOPE], spans=spans)],
             )
             for resource, spans in by_resource.values()
@@ -75,64 +75,13 @@ def _span(served: ServedRun) -> bytes:
         kind=Span.SPAN_KIND_INTERNAL,
         start_time_unix_nano=min(run.started_ns, _UINT64_MAX),
         end_time_unix_nano=min(ended_ns, _UINT64_MAX),
-        attributes=_pairs(told),
+        attributes=encoded_pairs(told),
         events=[
             build_event(
                 name=semconv.EVENT_GUARD,
                 time_unix_nano=event.time_ns or ended_ns,
-                attributes=_pairs(guard_event(event)),
+                attributes=encoded_pairs(guard_event(event)),
             )
             for event in run.guard_events
         ],
     ).SerializeToString()
-
-
-def _pairs(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Attributes, each encoded: most are the same in run after run, and remembered."""
-    pairs: list[bytes] = []
-    for key, value in attributes.items():
-        kind = value.__class__
-        if kind not in _PLAIN and not (kind is tuple and all(item.__class__ is str for item in value)):
-            pairs.append(_pair(key, value))
-            continue
-        known = key, kind, value  # True is 1
-        pair = _known.get(known)
-        if pair is None:
-            pair = _pair(key, value)
-            if len(pair) <= _MAX_KNOWN_BYTES:
-                if len(_known) >= _MAX_KNOWN:
-                    _known.clear()
-                _known[known] = pair
-        pairs.append(pair)
-    return pairs
-
-
-_PLAIN: Final[frozenset[type]] = frozenset({str, int, bool})
-_known: Final[dict[tuple[str, type, Any], bytes]] = {}
-_MAX_KNOWN: Final = 10_000
-_MAX_KNOWN_BYTES: Final = 200
-
-
-def _pair(key: str, value: Any) -> bytes:
-    pair = KeyValue(key=key)
-    _set(pair.value, value)
-    return pair.SerializeToString()
-
-
-def _set(target: AnyValue, value: Any) -> None:
-    if isinstance(value, bool):
-        target.bool_value = value
-    elif isinstance(value, int):
-        target.int_value = max(min(value, _INT64 - 1), -_INT64)
-    elif isinstance(value, float):
-        target.double_value = value
-    elif isinstance(value, str):
-        target.string_value = value.encode("utf-8", "replace").decode()
-    elif isinstance(value, bytes):
-        target.bytes_value = value
-    elif isinstance(value, Mapping):
-        for key, item in cast("Mapping[str, Any]", value).items():
-            _set(target.kvlist_value.values.add(key=key).value, item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:  # type: ignore[reportUnknownVariableType]  # of anything
-            _set(target.array_value.values.add(), item)

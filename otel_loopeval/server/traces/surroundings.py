@@ -4,7 +4,7 @@ They are not decoded before a run turns out to be inside of them.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.runs.spans import SpanData
@@ -17,7 +17,7 @@ from otel_loopeval.server.traces.waiting import Waiting
 Put = Callable[[bytes, Trace, list[SpanData], float], Any]
 """Takes spans into a trace: its key, itself, the spans, the time. The trace may be over after that."""
 
-_BESIDE_BYTES = 300
+_BESIDE_BYTES: Final = 300
 """What Python takes for a span that is held undecoded, beside its bytes."""
 
 
