@@ -152,11 +152,13 @@ def carry_over(segment: Segment, run: LoopRun) -> None:
         if kind not in semconv.GUARD_KINDS:
             raise ValueError(kind)
         run.guard_events.append(GuardEvent(kind=kind, doom_loop=True, time_ns=run.started_ns))
+    run.carried_guard_events = len(run.guard_events)
     run.own_doom_loop = bool(facts["doom_loops"])
     run.child_doom_loop = facts["child_doom_loop"] is True
     run.budget_exceeded = facts["over_budget"] is True
-    run.spending = _read_spending(facts["spending"])
-    run.judge_spending = _read_spending(facts["judges"])
+    # Read twice: what the run has spent grows.
+    run.spending, run.carried_spending = (_read_spending(facts["spending"]) for _ in range(2))
+    run.judge_spending, run.carried_judge_spending = (_read_spending(facts["judges"]) for _ in range(2))
 
 
 def _spending(spending: Spending | None) -> list[Any] | None:

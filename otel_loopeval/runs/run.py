@@ -89,6 +89,9 @@ class LoopRun:
         resumed: Whether it goes on from an earlier segment (see :mod:`otel_loopeval.runs.resume`).
         cut: Whether a segment before is missing, so that there is no verdict on the whole.
         carried_iterations: How many of its iterations are an earlier segment's.
+        carried_guard_events: How many of its guard events, the first ones, are an earlier segment's.
+        carried_spending: What of ``spending`` is the earlier segments'; None where that is nothing.
+        carried_judge_spending: What of ``judge_spending`` is, likewise.
         carried_ns: How long the earlier segments took, in nanoseconds.
         evidence: The most that the detectors saw of a step, one of ``semconv.EVIDENCE_*``.
         evicted: Whether the tracker gave up following it; it may still end.
@@ -102,8 +105,11 @@ class LoopRun:
         "active_ns",
         "agent",
         "budget_exceeded",
+        "carried_guard_events",
         "carried_iterations",
+        "carried_judge_spending",
         "carried_ns",
+        "carried_spending",
         "child_doom_loop",
         "closed",
         "completion_reason",
@@ -181,7 +187,9 @@ class LoopRun:
         self.serves_judge = serves_judge
         self.budget_exceeded = False
         self.resumed = self.cut = False
-        self.carried_iterations = self.carried_ns = 0
+        self.carried_iterations = self.carried_guard_events = self.carried_ns = 0
+        self.carried_spending: Spending | None = None
+        self.carried_judge_spending: Spending | None = None
         self._streaks: dict[object, str] | None = None  # and tools, with who told of them first
         self._accounted: set[int] | None = None
 

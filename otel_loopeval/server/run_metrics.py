@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from otel_loopeval import semconv
 from otel_loopeval.runs.run import LoopRun
+from otel_loopeval.runs.usage import Spending
 from otel_loopeval.server.served import ServedRun
 
 MAX_LABEL: Final = 200
@@ -139,9 +140,11 @@ class RunMetrics:
             _word(verdict.converged),
             _word(health.doom_loop_fired),
         ).inc(1, where)
-        if run.guard_events:
+        if len(run.guard_events) > run.carried_guard_events:
             self._count_guard_events(kind, run, where)
         kind.of(self._iterations).inc(max(run.iteration_count - run.carried_iterations, 0), where)
+        if run.parent is None:  # what a run spends is in what the run around it spends
+            self._count_spending(kind, run, where)
         if verdict.outcome == semconv.OUTCOME_PAUSED:
             return  # the segment that goes on with it tells of the whole
         kind.of(self._run_iterations).observe(run.iteration_count, where)
@@ -155,27 +158,32 @@ class RunMetrics:
             kind.of(self._wasted_cost).inc(verdict.wasted_cost_usd, where)
         if verdict.over_token_budget:
             kind.event(self._budget_exceeded).inc(1, where)
-        if run.parent is None:  # what a run spends is in what the run around it spends
-            self._count_spending(kind, run, where)
 
     def _count_guard_events(self, kind: _Kind, run: LoopRun, where: dict[str, str]) -> None:
         count_of_loops = LoopRun(run.agent, started_ns=run.started_ns)  # tells which events are of one loop
-        for event in run.guard_events:
+        for position, event in enumerate(run.guard_events):
+            fired = count_of_loops.add_guard_event(event)
+            if position < run.carried_guard_events:
+                continue  # counted when its own segment ended
             kind.of(self._interventions, event.kind, event.action).inc(1, where)
-            if count_of_loops.add_guard_event(event):
+            if fired:
                 kind.event(self._doom_loops, event.kind, event.action, event.source).inc(1, where)
 
     def _count_spending(self, kind: _Kind, run: LoopRun, where: dict[str, str]) -> None:
-        for spent, tokens, cost in (
-            (run.spending, self._tokens, self._cost),
-            (run.judge_spending, self._judge_tokens, self._judge_cost),
+        """Count what this segment spent: who goes on with the run may be another server, or nobody."""
+        for spent, carried, tokens, cost in (
+            (run.spending, run.carried_spending, self._tokens, self._cost),
+            (run.judge_spending, run.carried_judge_spending, self._judge_tokens, self._judge_cost),
         ):
             if spent is None:
                 continue
-            kind.of(tokens, semconv.TOKEN_INPUT).inc(spent.input_tokens, where)
-            kind.of(tokens, semconv.TOKEN_OUTPUT).inc(spent.output_tokens, where)
-            if spent.cost_usd is not None:
-                kind.of(cost).inc(max(spent.cost_usd, 0.0), where)
+            before = carried or Spending()
+            kind.of(tokens, semconv.TOKEN_INPUT).inc(spent.input_tokens - before.input_tokens, where)
+            kind.of(tokens, semconv.TOKEN_OUTPUT).inc(spent.output_tokens - before.output_tokens, where)
+            # Whether a segment before had a call without a price is no reason to pass over this one's cost.
+            cost_usd = max(spent.known_cost_usd - before.known_cost_usd, 0.0)
+            if cost_usd or not spent.unpriced:
+                kind.of(cost).inc(cost_usd, where)
 
     def _kind_of(self, served: ServedRun) -> _Kind:
         """The series of such runs. Spans may say what they like, and fill no memory."""
