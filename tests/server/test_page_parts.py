@@ -2,6 +2,9 @@
 
 import math
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,7 @@ from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.page import formats
 from otel_loopeval.server.page.charts import curve, spark
 from otel_loopeval.server.page.steps import iteration_at, repeats_in
-from otel_loopeval.server.page.timeline import timeline
+from otel_loopeval.server.page.timeline import Block, timeline
 from otel_loopeval.server.store.details import packed_detail, unpacked_detail
 from otel_loopeval.server.store.rows import COLUMNS, key_of, row_of, run_of
 from otel_loopeval.testing import TraceBuilder
@@ -160,6 +163,45 @@ def test_of_very_many_iterations_both_ends_show() -> None:
     assert [part.iteration.number for part in found.parts] == [*range(1, 101), *range(1901, 2001)]
     assert found.left_out == 1800
     assert len(found.blocks) <= 300
+
+
+def strip_of(wasted: Sequence[bool]) -> tuple[Block, ...]:
+    """The strip of a run of iterations of a second each, of which some are wasted."""
+    run = served([5.0] * len(wasted))
+    row = row_of(run)
+    stored = run_of(key_of(run), "", "", 1, run.closed_ns, row[COLUMNS.index("record")], "")
+    detail = unpacked_detail(packed_detail(run))
+    iterations = [replace(i, wasted=w) for i, w in zip(detail.iterations, wasted, strict=True)]
+    return timeline(stored, replace(detail, iterations=tuple(iterations))).blocks
+
+
+@pytest.mark.parametrize("count", [300, 301, 1000, 1001])
+def test_the_strip_tells_of_all_iterations_however_often_their_state_changes(count: int) -> None:
+    blocks = strip_of([number % 2 == 1 for number in range(count)])
+    assert 150 <= len(blocks) <= 300
+    assert blocks[0].x == 0.0
+    assert 998.0 <= blocks[-1].x + blocks[-1].width <= 1002.0
+    for one, after in pairwise(blocks):
+        assert 0.0 <= after.x - one.x - one.width <= 1.5
+    shown = [[int(number) for number in re.findall(r"\d+", block.title)] for block in blocks]
+    assert [n for ends in shown for n in range(ends[0], ends[-1] + 1)] == [*range(1, count + 1)]
+
+
+def test_blocks_of_several_iterations_show_the_worst_and_say_which_they_are() -> None:
+    assert [(b.state, b.title) for b in strip_of([False, True])] == [
+        ("plain", "iteration 1"),
+        ("wasted", "iteration 2, wasted"),
+    ]
+    assert [(b.state, b.title) for b in strip_of([False] * 200 + [True] * 200)] == [
+        ("plain", "iterations 1 to 200"),
+        ("wasted", "iterations 201 to 400, wasted"),
+    ]
+    mixed = strip_of([False, True] * 500)
+    assert {b.state for b in mixed} == {"wasted"}
+    assert (mixed[0].title, mixed[-1].title) == (
+        "iterations 1 to 4, some wasted",
+        "iterations 997 to 1000, some wasted",
+    )
 
 
 def test_damaged_details_are_an_error_of_their_own() -> None:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import Final
 
@@ -27,16 +27,17 @@ _FEW: Final = 12
 _STRIP: Final = 1000.0
 _MOST_BLOCKS: Final = 300
 _NARROWEST: Final = 2.0
+_WORST_FIRST: Final = ("wasted", "met", "plain")
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """An iteration on the strip of time, from 0 to 1000.
+    """An iteration on the strip of time, or several that follow each other, from 0 to 1000.
 
     Attributes:
         x: Where it begins.
         width: How wide it is.
-        state: ``"wasted"``, ``"met"`` or ``"plain"``.
+        state: ``"wasted"``, ``"met"`` or ``"plain"``; of several, the worst.
         title: It in words.
     """
 
@@ -116,7 +117,7 @@ def timeline(run: StoredRun, detail: RunDetail) -> Timeline:
     return Timeline(
         parts=tuple(parts if not left_out else [*parts[:_AT_EACH_END], *parts[-_AT_EACH_END:]]),
         left_out=left_out,
-        blocks=_merged([_block(part, span_ns / 1e9) for part in parts]),
+        blocks=tuple(_block(group, span_ns / 1e9) for group in _neighbours(parts)),
         alarms=tuple(
             Block(_share(event.time_ns - started_ns, span_ns), 0, "alarm", event.kind)
             for event in detail.guard_events
@@ -212,24 +213,32 @@ def _ends(detail: RunDetail, by_start: Starts, ended_ns: int) -> dict[int, int]:
     return ends
 
 
-def _block(part: Part, span_s: float) -> Block:
-    x = _share(part.offset_s, span_s)
-    width = min(max(_share(part.duration_s, span_s) - 1.0, _NARROWEST), _STRIP - x + _NARROWEST)
-    words = {"wasted": ", wasted", "met": ", threshold met"}.get(part.state, "")
-    return Block(x, round(width, 1), part.state, f"iteration {part.iteration.number}{words}")
+def _neighbours(parts: Sequence[Part]) -> list[Sequence[Part]]:
+    """The iterations of each block: several, where there are more than could be told apart."""
+    if len(parts) <= _MOST_BLOCKS:
+        return [[part] for part in parts]
+    groups = [list(group) for _, group in groupby(parts, attrgetter("state"))]
+    # The state may change too often even so: then blocks are of several states, and none is left out.
+    at_a_time = -(-len(groups) // _MOST_BLOCKS)
+    return [
+        list(chain.from_iterable(groups[start : start + at_a_time]))
+        for start in range(0, len(groups), at_a_time)
+    ]
 
 
-def _merged(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """Neighbours in the same state as one, where there are more than could be told apart."""
-    if len(blocks) <= _MOST_BLOCKS:
-        return tuple(blocks)
-    merged: list[Block] = []
-    for state, group in groupby(blocks, attrgetter("state")):
-        same = list(group)
-        first, last = same[0], same[-1]
-        title = first.title if first is last else f"{first.title} to {last.title}"
-        merged.append(Block(first.x, round(last.x + last.width - first.x, 1), state, title))
-    return tuple(merged[:_MOST_BLOCKS])
+def _block(parts: Sequence[Part], span_s: float) -> Block:
+    """Iterations that follow each other, on the strip; what is worst of them shows."""
+    x = _share(min(part.offset_s for part in parts), span_s)
+    wide = _share(max(part.offset_s + part.duration_s for part in parts), span_s) - x
+    width = min(max(wide - 1.0, _NARROWEST), _STRIP - x + _NARROWEST)
+    states = {part.state for part in parts}
+    state = next(state for state in _WORST_FIRST if state in states)
+    words = ", threshold met" if "met" in states else ""
+    if "wasted" in states:
+        words += ", wasted" if len(states) == 1 else ", some wasted"
+    first, last = parts[0].iteration.number, parts[-1].iteration.number
+    name = f"iteration {first}" if len(parts) == 1 else f"iterations {first} to {last}"
+    return Block(x, round(width, 1), state, name + words)
 
 
 def _share(part: float, whole: float) -> float:
