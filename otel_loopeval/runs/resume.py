@@ -95,32 +95,42 @@ class Segments:
     """Runs that have paused, for the segments that go on with them: spans tell of each by itself.
 
     Bounded: of very many, the latest. Thread-safe, since trackers that share them may be in several threads.
+
+    Args:
+        max_bytes: What their tokens may take; one of 10,000 iterations takes 200 kB.
     """
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()  # protects the tokens and their order
+    def __init__(self, *, max_bytes: int = 64 * 1024 * 1024) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._lock = threading.Lock()  # protects the tokens, their order and what they take
         self._tokens: OrderedDict[str, str] = OrderedDict()
 
     def paused(self, run: LoopRun, paused_ns: int) -> None:
         """A segment has ended, and the run may go on."""
         token = token_of(run, paused_ns)
         with self._lock:
+            self._bytes += len(token) - len(self._tokens.pop(run.id, ""))  # it is ASCII
             self._tokens[run.id] = token
-            self._tokens.move_to_end(run.id)
-            if len(self._tokens) > _KEPT:
-                self._tokens.popitem(last=False)
+            while len(self._tokens) > _KEPT or self._bytes > self._max_bytes:
+                self._bytes -= len(self._tokens.popitem(last=False)[1])
 
     def go_on(self, run: LoopRun) -> bool:
         """A segment begins: let it go on from the one before.
 
         Returns:
-            Whether that is known.
+            Whether that is known, and makes sense: whoever sends spans can make them up.
         """
         with self._lock:
             token = self._tokens.get(run.id)
-        if token is not None:
-            carry_over(read_token(token), run)
-        return token is not None
+        if token is None:
+            return False
+        try:
+            segment = read_token(token)
+        except ValueError:
+            return False
+        carry_over(segment, run)
+        return True
 
 
 _KEPT: Final = 10_000

@@ -298,6 +298,40 @@ def test_traces_that_are_replayed_one_by_one_share_their_segments(capture: Captu
     assert outcomes == ["paused", "completed"]
 
 
+def test_a_segment_that_makes_no_sense_is_as_one_that_is_not_known() -> None:
+    segments = Segments()
+    run = LoopRun("writer", started_ns=0, run_id="order-7")
+    run.begin_iteration(0, -1)
+    segments.paused(run, 1)
+    later = LoopRun("writer", started_ns=2, run_id="order-7")
+    assert not segments.go_on(later)
+    assert later.iterations == []
+
+
+def test_of_segments_that_take_too_much_the_latest_are_known() -> None:
+    segments = Segments(max_bytes=20_000)
+
+    def pause(run_id: str, iterations: int) -> None:
+        run = LoopRun("writer", started_ns=0, run_id=run_id)
+        for _ in range(iterations):
+            run.begin_iteration(0).score = 7.5
+        segments.paused(run, 1)
+
+    def known() -> list[str]:
+        return [name for name in "abcd" if segments.go_on(LoopRun("writer", started_ns=2, run_id=name))]
+
+    for name in "abcab":  # 8 kB each
+        pause(name, 500)
+    assert known() == ["a", "b"]
+    pause("c", 10)
+    pause("b", 10)
+    assert known() == ["a", "b", "c"], "what is there no longer does not count"
+    pause("d", 5_000)
+    assert known() == [], "it is more than all may take"
+    pause("a", 500)
+    assert known() == ["a"]
+
+
 def test_the_time_that_passes_before_the_token_is_asked_for_is_not_the_runs(capture: Capture) -> None:
     with loop("writer") as run:
         run.paused()

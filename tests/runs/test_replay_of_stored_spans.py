@@ -87,6 +87,19 @@ def test_attributes_of_the_wrong_type_are_ignored() -> None:
     assert verdict.outcome == "completed"
 
 
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_number_that_no_iteration_has(number: int) -> None:
+    trace = TraceBuilder()
+    root = trace.span_id()
+    for told in (number, 2):
+        trace.span(
+            "evaluation_loop.iteration", parent_id=root, attributes={"loopeval.iteration.number": told}
+        )
+    trace.span("evaluation_loop writer", span_id=root)
+    run, _ = one(trace.spans)
+    assert [iteration.number for iteration in run.iterations] == [1, 2]
+
+
 @pytest.mark.parametrize("score", [float("nan"), float("inf"), "9", True, [9.0], None])
 def test_scores_that_are_none(score: Any) -> None:
     trace = TraceBuilder()

@@ -101,12 +101,12 @@ def close_run(
 
 def open_iteration(run: LoopRun, attributes: Mapping[str, Any], start_ns: int) -> IterationState:
     """Begin an iteration from its span."""
-    return run.begin_iteration(start_ns, _count(attributes, semconv.ITERATION_NUMBER))
+    return run.begin_iteration(start_ns, _iteration_number(attributes))
 
 
 def close_iteration(run: LoopRun, iteration: IterationState, span: SpanData) -> None:
     """Take the facts that an iteration span carries at its end."""
-    number = _count(span.attributes, semconv.ITERATION_NUMBER)
+    number = _iteration_number(span.attributes)
     if number is not None:
         iteration.number = number
     iteration.score = _number(span.attributes, semconv.ITERATION_SCORE)
@@ -156,6 +156,11 @@ def _guard_event(event: SpanEvent) -> GuardEvent:
         rule=_text(attributes, semconv.GUARD_RULE),
         time_ns=event.time_ns,
     )
+
+
+def _iteration_number(attributes: Mapping[str, Any]) -> int | None:
+    number = _count(attributes, semconv.ITERATION_NUMBER)
+    return None if number is None or number < 1 else number
 
 
 def _text(attributes: Mapping[str, Any], key: str) -> str | None:
