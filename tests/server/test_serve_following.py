@@ -5,11 +5,29 @@ import random
 import pytest
 from server.followed import Followed, scored
 from server.serve_processes import HEALTHY, STUCK, Traffic
+from sources.stored_spans import request
 from support.foreign_agents import DIALECTS, Dialect
 
 from otel_loopeval.otlp.protobuf import read_request
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.runs.usage import Usage
 from otel_loopeval.server.next_hop.verdicts import verdict_id, verdict_request
 from otel_loopeval.server.traces.limits import Limits
+
+BAD_NS = 10**18
+
+
+def chatting(trace_id: int, at_ns: int) -> bytes:
+    """An agent that calls a model once."""
+    call = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.usage.input_tokens": 10,
+    }
+    return request(
+        SpanData("evaluation_loop w", trace_id, 1, None, at_ns, at_ns + 9, {}),
+        SpanData("chat m", trace_id, 2, 1, at_ns + 1, at_ns + 2, call, scope="x"),
+    )
 
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
@@ -184,6 +202,63 @@ def test_open_runs_go_on_from_what_a_store_has() -> None:
     second.following.finish()
 
     assert second.records() == scored(pieces)
+
+
+@pytest.mark.parametrize("limit", [{"max_traces": 5}, {"max_bytes": 20_000}], ids=["traces", "bytes"])
+def test_of_what_a_store_has_no_more_is_held_than_may_be(limit: dict[str, int]) -> None:
+    first, second = Followed(), Followed(**limit)
+    rooted, rootless = [], []
+    for number in range(20):
+        traffic = Traffic()
+        traffic.agent()
+        pieces = traffic.taken()
+        (rooted if number < 10 else rootless).extend(
+            span
+            for body in (pieces if number < 10 else pieces[:-1])
+            for span in first.following.take(first.intake.read(body), 0.0)
+        )
+    second.following.restore([("", span) for span in rooted + rootless], 0.0)
+    assert 0 < second.following.open_traces <= 5
+    assert second.following.held_bytes <= limit.get("max_bytes", 2**30)
+    assert second.following.counts.closed == {"capacity": 20 - second.following.open_traces}
+    with_root = {span.trace_id for span in rooted}
+    assert {run.complete for run in second.runs if run.trace_id in with_root} == {True}
+    assert {run.complete for run in second.runs if run.trace_id not in with_root} == {False}
+
+
+def test_what_cannot_be_judged_is_not_closed_and_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    def price(usage: Usage, at_ns: int) -> float:
+        if at_ns < BAD_NS:
+            raise ValueError("what nobody thought of")
+        return 0.5
+
+    followed = Followed(grace_s=1.0, price=price)
+    bodies = [chatting(trace_id, BAD_NS - 100 if trace_id in (1, 2) else BAD_NS) for trace_id in range(1, 6)]
+    followed.take(*bodies[:3], now=0.0)
+    assert followed.take(bodies[3], now=2.0) == 2, "it closes those before, and is kept"
+    followed.take(bodies[4], now=2.0)
+    followed.following.finish()
+    assert [run.trace_id for run in followed.runs] == [3, 4, 5]
+    assert followed.closed == [3, 4, 5]
+    assert followed.following.open_traces == followed.following.held_bytes == 0
+    assert caplog.messages == ["this should not have happened; going on"]
+
+
+def test_spans_with_numbers_that_nobody_has_harm_no_other_request() -> None:
+    def root(trace_id: int, **attributes: object) -> SpanData:
+        return SpanData("evaluation_loop w", trace_id, 1, None, 1, 9, {"loopeval.run.id": "r", **attributes})
+
+    odd = SpanData("evaluation_loop.iteration", 1, 2, 1, 2, 3, {"loopeval.iteration.number": -1})
+    followed = Followed(grace_s=1.0)
+    followed.take(request(root(1, **{"loopeval.run.outcome": "paused"}), odd), now=0.0)
+    followed.take(request(root(2, **{"loopeval.run.resumed": True})), now=2.0)
+    assert followed.take(request(root(3)), now=4.0) == 1
+    followed.following.finish()
+    assert [(run.trace_id, run.verdict.outcome) for run in followed.runs] == [
+        (1, "paused"),
+        (2, "completed"),
+        (3, "completed"),
+    ]
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:

@@ -7,6 +7,7 @@ those of ``otel-loopeval score``. A state machine with one owner: not thread-saf
 Each trace is one tenant's: spans that two tenants sent never meet in a run, whatever ids they have.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -40,7 +41,8 @@ _VERY_LARGE: Final = 1_000
 """Spans of a trace over which it is judged aside."""
 _ASIDE_SHARE: Final = 4
 """What is held may be more by this part of its bound for traces that wait to be judged aside."""
-_CUT: Final = frozenset({CLOSED_CAPACITY, CLOSED_TOO_LARGE})
+
+_log: Final = logging.getLogger("otel_loopeval.serve")
 
 
 class Following:
@@ -93,6 +95,7 @@ class Following:
         self._over: OrderedDict[bytes, None] = OrderedDict()
         self._aside = aside
         self._aside_bytes = 0
+        self._surprises: set[type[Exception]] = set()
 
     @property
     def open_traces(self) -> int:
@@ -117,7 +120,7 @@ class Following:
         Returns:
             The spans that a store has to keep: those of traces that are followed.
         """
-        counts, traces, limits = self.counts, self._traces, self._limits
+        counts = self.counts
         whose = tenant.encode() if tenant else b""
         counts.spans += batch.total
         kept: list[SpanData] = []
@@ -130,8 +133,7 @@ class Following:
         self._surroundings.take(batch, whose, now, kept)
         for key in fresh:
             self._surroundings.recall(key, now, kept)
-        while traces.held_bytes > limits.max_bytes or len(traces.by_key) > limits.max_traces:
-            self._close(traces.least(), CLOSED_CAPACITY)
+        self._make_room()
         # Each body closes more than it opened, and no more than takes a moment: others wait meanwhile.
         self.tick(now, max(_CLOSED_A_BODY, 2 * (len(fresh) + len(batch.marked) // _LARGE)))
         return kept
@@ -177,6 +179,8 @@ class Following:
     def restore(self, spans: Iterable[tuple[str, SpanData]], now: float) -> int:
         """Take the spans that a store has kept of traces that were not over.
 
+        Where there are more than is held at once, some of the traces are over now.
+
         Args:
             spans: Each with its tenant.
             now: The time, in seconds of a steady clock.
@@ -193,7 +197,14 @@ class Following:
                 trace.restored = True
             self._put(key, trace, found, now)
             count += len(found)
+            self._make_room()
         return count
+
+    def _make_room(self) -> None:
+        """Close traces until no more is held than may be."""
+        traces, limits = self._traces, self._limits
+        while traces.held_bytes > limits.max_bytes or len(traces.by_key) > limits.max_traces:
+            self._close(traces.least(), CLOSED_CAPACITY)
 
     def _put(self, key: bytes, trace: Trace, spans: Iterable[SpanData], now: float) -> None:
         self.counts.repeated += self._traces.hold(key, trace, spans, now)
@@ -240,13 +251,29 @@ class Following:
         counts = self.counts
         counts.closed[reason] = counts.closed.get(reason, 0) + 1
         spans = (*trace.spans.values(), *self._surroundings.around(trace))
-        cut = reason in _CUT or (not trace.restored and self._judging.straddles(spans))
+        cut = self._is_cut(trace, reason, spans)
         closed = Closed(*read_key(key), spans, frozenset(trace.judged), cut, trace.bytes)
         if self._aside is not None and self._may_wait(closed, reason):
             self._aside_bytes += closed.size
             self._aside(closed)
-        else:
-            self._hand_on(closed, self.judge(closed))
+            return
+        try:
+            runs = self.judge(closed)
+        except Exception as error:  # noqa: BLE001 - the others shall be judged
+            # Whatever it was, it is no other trace's fault, nor that of whoever sends something now. A store
+            # keeps the spans, as of what cannot be judged aside.
+            if type(error) not in self._surprises:
+                self._surprises.add(type(error))
+                _log.exception("this should not have happened; going on")
+            return
+        self._hand_on(closed, runs)
+
+    def _is_cut(self, trace: Trace, reason: str, spans: tuple[SpanData, ...]) -> bool:
+        """Whether spans of a trace are missing, as far as one can know."""
+        if reason == CLOSED_CAPACITY:
+            # What a store has with its root is most often over: its verdict was not told before the end.
+            return not trace.restored or trace.rooted is None
+        return reason == CLOSED_TOO_LARGE or (not trace.restored and self._judging.straddles(spans))
 
     def _may_wait(self, closed: Closed, reason: str) -> bool:
         """Whether a trace is to be judged aside: while it waits, what is held of it is held."""
