@@ -93,9 +93,7 @@ class Core:
         )
         if store is not None:
             since_ns = time.time_ns() - int(options.limits.max_age_s * 1e9)
-            self.following.remember(
-                (tenant, trace_id) for tenant, trace_id, _ in store.closed_roots(since_ns)
-            )
+            self.following.remember(store.closed_traces(since_ns, options.limits.remembered))
             restored = self.following.restore(store.open_spans(), time.monotonic())
             if restored:
                 _log.info("restored %d spans of open runs", restored)
@@ -206,10 +204,13 @@ class Core:
                 if keeping.owes(tenant, batch.marked):
                     work.answer(self._not_kept)
                     return
-                if kept:
-                    keeping.keep(
-                        kept, tenant, lambda error: work.answer(reply if error is None else self._not_kept)
-                    )
+                if kept or keeping.writes(tenant, batch.marked):
+
+                    def put(error: BaseException | None) -> None:
+                        failed = error is not None or keeping.owes(tenant, batch.marked)
+                        work.answer(self._not_kept if failed else reply)
+
+                    keeping.keep(kept, tenant, put)
                     return
         work.answer(reply)
 

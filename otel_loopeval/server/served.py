@@ -72,8 +72,11 @@ class RunStore(Protocol):
         """
         ...
 
-    def closed_roots(self, since_ns: int) -> list[tuple[str, int, int]]:
-        """Tenant, trace id and root's span id of runs that were closed at a time (nanoseconds) or later."""
+    def closed_traces(self, since_ns: int, most: int) -> list[tuple[str, int]]:
+        """Tenant and id of the traces of runs that were closed at a time (nanoseconds) or later.
+
+        They come once each, the latest last; of more than so many, the latest.
+        """
         ...
 
     def close(self, patience_s: float = 20.0) -> bool:

@@ -5,6 +5,7 @@ import random
 import signal
 import sqlite3
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,17 @@ from typing import Any
 
 import pytest
 from server.serve_processes import Serve, Sink, Traffic, await_that, serving
+from sources.stored_spans import request
 from support.served_runs import NOW_NS, served
 
+from otel_loopeval.runs.spans import SpanData
+from otel_loopeval.server.core import Core
+from otel_loopeval.server.http.replies import PROTOBUF
+from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.served import ServedRun
 from otel_loopeval.server.store.keeping import Keeping
 from otel_loopeval.server.store.store import Store
+from otel_loopeval.server.traces.limits import Limits
 
 
 @pytest.fixture
@@ -163,6 +170,78 @@ def test_a_sender_is_not_told_that_a_run_is_safe_before_it_is(store: Store) -> N
     fill(store, full=False)
     settle(store, keeping)
     assert not keeping.owes("red", run.spans)
+
+
+def test_that_the_store_failed_is_known_at_once(store: Store) -> None:
+    keeping = Keeping(store)
+    run = run_of(1)
+    fill(store, full=True)
+    hand_over(keeping, run)
+    store.put_spans([]).result(10)  # it has failed by now, and nobody has looked
+    assert keeping.owes("red", run.spans)
+    assert not keeping.owes("blue", run.spans)
+
+
+def test_a_late_span_waits_for_a_run_on_its_way_into_a_store_that_then_fails(store: Store) -> None:
+    core = Core(replace(ServeOptions(), limits=Limits(grace_s=0.0)), store)
+    body = request(*run_of(1).spans)
+    released = threading.Event()
+
+    def wait(_connection: sqlite3.Connection) -> tuple[str, ...]:
+        assert released.wait(20)
+        return ()
+
+    async def send() -> int:
+        return (await core.take("traces", PROTOBUF, b"", body, "")).status
+
+    async def send_twice() -> list[int]:
+        store._writer.submit(wait)  # pyright: ignore[reportPrivateUsage]
+        first = asyncio.ensure_future(send())
+        again = asyncio.ensure_future(send())  # its trace is over by now, and the run not written
+        await asyncio.sleep(0)
+        released.set()
+        return [await first, await again]
+
+    fill(store, full=True)
+    assert asyncio.run(send_twice()) == [503, 503]
+    fill(store, full=False)
+    assert core.keeping is not None
+    settle(store, core.keeping)
+    assert asyncio.run(send()) == 200
+
+
+def test_of_more_traces_than_may_wait_for_their_verdicts_the_oldest_are_left_to_the_next_start(
+    store: Store, tmp_path: Path
+) -> None:
+    keeping = Keeping(store, max_untold=2)
+    runs = [run_of(number) for number in range(1, 6)]
+    for run in runs:
+        store.put_spans(run.spans, "red").result(10)
+    hand_over(keeping, *runs)
+    settle(store, keeping, told=False)
+    settle(store, keeping)
+    assert kept(store, tmp_path) == ([1, 2, 3, 4, 5], [1, 2, 3])
+
+
+def test_what_is_retried_of_a_run_without_its_root_is_not_judged_again_by_the_next_process(
+    tmp_path: Path,
+) -> None:
+    score = {"loopeval.iteration.number": 1, "loopeval.iteration.score": 9.0}
+    body = request(SpanData("evaluation_loop.iteration", 1, 2, 7, NOW_NS, NOW_NS + 9, score))
+    options = replace(ServeOptions(), limits=Limits(idle_s=0.0))
+    for judged in (1, 0):
+        store = Store(tmp_path / "runs.db")
+        core = Core(options, store)
+
+        async def go(core: Core = core) -> int:
+            status = (await core.take("traces", PROTOBUF, b"", body, "")).status
+            await core.finish()
+            return status
+
+        assert asyncio.run(go()) == 200
+        assert store.close()
+        samples = [sample for metric in core.registry.collect() for sample in metric.samples]
+        assert sum(s.value for s in samples if s.name == "loopeval_runs_total") == judged
 
 
 def test_at_the_end_what_is_locked_out_is_told_and_left_to_the_next_start(

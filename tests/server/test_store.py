@@ -160,8 +160,25 @@ def test_spans_are_open_until_their_trace_is_closed(store: Store) -> None:
     put(store, runs[0])
     store.close_trace(1).result(10)
     assert {span.trace_id for _, span in store.open_spans()} == {2}
-    assert store.closed_roots(NOW_NS) == [("", 1, 1)]
-    assert store.closed_roots(NOW_NS + 1) == []
+    assert store.closed_traces(NOW_NS, 10) == [("", 1)]
+    assert store.closed_traces(NOW_NS + 1, 10) == []
+
+
+def test_the_latest_of_the_traces_that_are_closed_are_told_once_each_the_latest_last(store: Store) -> None:
+    second = served([9.0], trace_id=2, closed_ns=NOW_NS + 2)
+    again = replace(second.root or second.spans[0], span_id=99)
+    put(
+        store,
+        replace(served([9.0], trace_id=3, closed_ns=NOW_NS + 3), root=None),  # its root never came
+        second,
+        replace(second, root=again, closed_ns=NOW_NS + 4),  # two runs of one trace
+        served([9.0], trace_id=1, closed_ns=NOW_NS + 1),
+        replace(served([9.0], trace_id=1, closed_ns=NOW_NS + 5), tenant="red"),
+    )
+    told = [("", 1), ("", 3), ("", 2), ("red", 1)]
+    assert store.closed_traces(NOW_NS, 10) == told
+    assert store.closed_traces(NOW_NS, 3) == told[1:]
+    assert store.closed_traces(NOW_NS + 3, 10) == told[1:]
 
 
 def test_what_is_old_goes(tmp_path: Path) -> None:
@@ -327,8 +344,8 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs.db", clock=lambda: NOW_NS)  # the lock went with the process
     assert {span.trace_id for _, span in store.open_spans()} >= set(range(1, acknowledged + 1))
     assert total_of(store) >= acknowledged
-    roots = {trace_id for _, trace_id, _ in store.closed_roots(0)}
-    assert roots >= {1_000_000 + number for number in range(1, acknowledged + 1)}
+    closed = {trace_id for _, trace_id in store.closed_traces(0, 1_000_000)}
+    assert closed >= {1_000_000 + number for number in range(1, acknowledged + 1)}
     store.close()
 
 

@@ -25,6 +25,8 @@ from otel_loopeval.server.store.unwritten import (
     error_of,
 )
 
+MAX_UNTOLD: Final = 100_000
+"""Traces that wait for a next hop that takes no verdicts; over that, the oldest is left to the next start."""
 PATIENCE_S: Final = 5.0
 """Seconds that the store gets at the end."""
 _QUIET_S: Final = 60.0
@@ -41,9 +43,18 @@ class Keeping:
         store: Keeps them.
         max_runs: Runs that wait for a store that fails.
         max_bytes: Estimated memory that their spans may take.
+        max_untold: Traces that wait for their verdicts to arrive; the spans of more stay in the store, for
+            the next process.
     """
 
-    def __init__(self, store: RunStore, *, max_runs: int = MAX_RUNS, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        store: RunStore,
+        *,
+        max_runs: int = MAX_RUNS,
+        max_bytes: int = MAX_BYTES,
+        max_untold: int = MAX_UNTOLD,
+    ) -> None:
         self._store = store
         self._runs = Unwritten(
             lambda served: _tried(lambda: store.put_run(served)),
@@ -52,7 +63,8 @@ class Keeping:
             max_bytes=max_bytes,
         )
         self._left_at_end = 0
-        self._over: list[TraceOf] = []  # their verdicts may not have arrived
+        self._max_untold = max_untold
+        self._over: deque[TraceOf] = deque()  # their verdicts may not have arrived
         self._told: deque[TraceOf] = deque()  # their spans go as soon as their runs are in
         self._going: list[tuple[TraceOf, Future[None]]] = []  # their spans are about to go
         self._failed_at = float("-inf")
@@ -96,7 +108,17 @@ class Keeping:
         Whoever sends such a span again was not told that it is safe, and cannot be told so yet.
         """
         runs = self._runs
-        return runs.waiting > 0 and any((tenant, span.trace_id) in runs for span in spans)
+        return bool(runs) and any(
+            runs.failed((tenant, trace_id)) for trace_id in {span.trace_id for span in spans}
+        )
+
+    def writes(self, tenant: str, spans: Iterable[SpanData]) -> bool:
+        """Whether one of these spans is of a trace whose runs may be on their way into the store.
+
+        What is put after them is done after them: then :meth:`owes` knows what has become of them.
+        """
+        runs = self._runs
+        return bool(runs) and any((tenant, span.trace_id) in runs for span in spans)
 
     def over(self, served: ServedRun) -> None:
         """A run is over: have it kept."""
@@ -105,6 +127,8 @@ class Keeping:
     def closed(self, tenant: str, trace_id: int) -> None:
         """A trace is over, and all of its runs were handed on."""
         self._over.append((tenant, trace_id))
+        if len(self._over) > self._max_untold:
+            self._runs.given_up.discard(self._over.popleft())
 
     # Out ---------------------------------------------------------------------------------------------------
 

@@ -197,15 +197,20 @@ def read_open_spans(
     ).fetchall()
 
 
-def read_closed_roots(connection: sqlite3.Connection, since_ns: int) -> list[tuple[str, int, int]]:
-    """Read tenant, trace id and span id of the roots of runs that were closed at a time or later."""
-    rows = connection.execute(
-        "SELECT tenant, trace_id, root_id FROM runs WHERE closed_ns >= ? AND root_id IS NOT NULL", (since_ns,)
+def read_closed_traces(connection: sqlite3.Connection, since_ns: int, most: int) -> list[tuple[str, int]]:
+    """Read tenant and id of the traces whose last runs were closed at a time or later, the latest last."""
+    # Row by row from the end of the index: DISTINCT would sort all that is asked for.
+    rows: sqlite3.Cursor = connection.execute(
+        "SELECT tenant, trace_id FROM runs WHERE closed_ns >= ? ORDER BY closed_ns DESC, seq DESC",
+        (since_ns,),
     )
-    return [
-        (tenant, int.from_bytes(trace_id, "big"), int.from_bytes(root_id, "big"))
-        for tenant, trace_id, root_id in rows
-    ]
+    found: dict[tuple[str, bytes], None] = {}
+    for row in rows:
+        found[row] = None
+        if len(found) >= most:
+            break
+    rows.close()
+    return [(tenant, int.from_bytes(trace_id, "big")) for tenant, trace_id in reversed(found)]
 
 
 def _count(connection: sqlite3.Connection, where: str, values: list[Any]) -> int:

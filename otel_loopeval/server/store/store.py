@@ -14,7 +14,7 @@ from otel_loopeval.otlp import read_lines, trace_line
 from otel_loopeval.runs.spans import SpanData
 from otel_loopeval.server.served import ServedRun
 from otel_loopeval.server.store.details import packed_detail
-from otel_loopeval.server.store.queries import read_closed_roots, read_open_spans
+from otel_loopeval.server.store.queries import read_closed_traces, read_open_spans
 from otel_loopeval.server.store.retention import Retention
 from otel_loopeval.server.store.rows import COLUMNS, row_of
 from otel_loopeval.server.store.schema import lock, open_writer
@@ -135,13 +135,17 @@ class Store:
                 return
             after = rows[-1][:3]
 
-    def closed_roots(self, since_ns: int) -> list[tuple[str, int, int]]:
-        """Tenant, trace id and root's span id of runs that were closed at a time or later.
+    def closed_traces(self, since_ns: int, most: int) -> list[tuple[str, int]]:
+        """Tenant and id of the traces of runs that were closed at a time or later, the latest last.
+
+        Args:
+            since_ns: The time, in nanoseconds since the epoch.
+            most: How many at most: the latest.
 
         Raises:
             StoreError: The file cannot be read.
         """
-        return self._reader.read(read_closed_roots, since_ns)
+        return self._reader.read(read_closed_traces, since_ns, most)
 
     def close(self, patience_s: float = 20.0) -> bool:
         """Write what waits, and close the file.

@@ -45,6 +45,12 @@ class _Entry:
     def trace(self) -> TraceOf:
         return self.served.tenant, self.served.trace_id
 
+    @property
+    def failed(self) -> bool:
+        """Whether the store did not take it, whether somebody has seen that or not."""
+        future = self.future
+        return future is None or (future.done() and error_of(future) is not None)
+
 
 class Unwritten:
     """Runs that are not in the store yet, the oldest first. One owner: not thread-safe.
@@ -75,7 +81,7 @@ class Unwritten:
         self._max_runs = max_runs
         self._max_bytes = max_bytes
         self._queue: deque[_Entry] = deque()
-        self._count_of: dict[TraceOf, int] = {}
+        self._of_trace: dict[TraceOf, set[_Entry]] = {}
         self._stuck = False  # whether some wait to be tried again
         self._stuck_bytes = 0
         self._overflows = False
@@ -85,7 +91,12 @@ class Unwritten:
 
     def __contains__(self, trace: TraceOf) -> bool:
         """Whether a run of a trace is among them."""
-        return trace in self._count_of
+        return trace in self._of_trace
+
+    def failed(self, trace: TraceOf) -> bool:
+        """Whether the store did not take a run of a trace: known as soon as the store says so."""
+        entries = self._of_trace.get(trace, ())
+        return bool(entries) and (self._stuck or any(entry.failed for entry in entries))
 
     @property
     def waiting(self) -> int:
@@ -95,7 +106,7 @@ class Unwritten:
     def add(self, served: ServedRun) -> None:
         """Have a run written, after those that wait."""
         entry = _Entry(served)
-        self._count_of[entry.trace] = self._count_of.get(entry.trace, 0) + 1
+        self._of_trace.setdefault(entry.trace, set()).add(entry)
         if self._stuck:
             self._wait(entry, self._queue[-1] if self._queue else None)
             self._queue.append(entry)
@@ -164,11 +175,10 @@ class Unwritten:
     def _gone(self, entry: _Entry) -> None:
         """A run is among them no longer."""
         self._stuck_bytes -= entry.size
-        left = self._count_of[entry.trace] - 1
-        if left:
-            self._count_of[entry.trace] = left
-        else:
-            del self._count_of[entry.trace]
+        entries = self._of_trace[entry.trace]
+        entries.remove(entry)
+        if not entries:
+            del self._of_trace[entry.trace]
 
 
 def error_of(future: "Future[None]") -> BaseException | None:
