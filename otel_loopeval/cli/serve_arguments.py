@@ -1,6 +1,7 @@
 """The options of ``serve``, and the values they take."""
 
 import argparse
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -94,9 +95,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--idle",
         type=seconds_from(0),
-        default="30s",
+        default="10m",
         metavar="TIME",
-        help="how long a trace without a root may be quiet (default: %(default)s)",
+        help="how long a trace may be quiet before its root ends, as in one long step (default: %(default)s)",
     )
     add(
         "--grace",
@@ -212,8 +213,15 @@ def _authorities(text: str) -> Path:
 
 
 def _store(text: str) -> str:
-    if not text or text.endswith("/") or Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"the store is a file, or {NONE}, got {text!r}")
+    try:
+        regular = stat.S_ISREG(Path(text).stat().st_mode)
+    except OSError:  # none yet, or it is told of when it is opened
+        regular = True
+    # Of SQLite's own names, a file of that name would be made.
+    if not regular or not text or text.endswith("/") or text == ":memory:" or text.startswith("file:"):
+        raise argparse.ArgumentTypeError(
+            f"the store is a regular file, given by its path, or {NONE}, got {text!r}"
+        )
     return text
 
 

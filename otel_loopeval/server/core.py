@@ -15,7 +15,7 @@ from otel_loopeval.server.bodies import BodyError, plain
 from otel_loopeval.server.clock import RunningClock
 from otel_loopeval.server.http.replies import JSON, Reply, refused
 from otel_loopeval.server.next_hop.forwarding import Forwarder
-from otel_loopeval.server.next_hop.passing_on import is_taken, passed_on
+from otel_loopeval.server.next_hop.passing_on import is_taken, is_told_elsewhere, passed_on, what_is_wrong
 from otel_loopeval.server.next_hop.telling import Telling
 from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.requests import SIGNALS, TRACES, Otlp, Work
@@ -182,12 +182,13 @@ class Core:
 
     def answered(self, work: Work, answer: Reply) -> None:
         """The next hop has answered a request."""
-        if answer.status == 200:  # noqa: PLR2004 - nearly always
-            self._accept(work, answer)
-        elif is_taken(answer):
-            self._accept(work, passed_on(answer, self._retry_after))
-        else:
-            work.answer(passed_on(answer, self._retry_after))
+        if is_taken(answer):
+            known = answer.status == 200  # noqa: PLR2004 - nearly always
+            self._accept(work, answer if known else passed_on(answer, self._retry_after))
+            return
+        if self._forwarder is not None and not is_told_elsewhere(answer):
+            self._forwarder.complain(what_is_wrong(answer))
+        work.answer(passed_on(answer, self._retry_after))
 
     def _accept(self, work: Work, answer: Reply) -> None:
         """Follow what is in a request that the next hop has, if there is one, and acknowledge it.
@@ -242,7 +243,7 @@ class Core:
     async def finish(self) -> None:
         """Judge what is open and hand it on: nothing more will come."""
         self.draining = True
-        self.following.finish()
+        self.following.finish(kept=self.keeping is not None)
         await self._aside.work(self.following.judge, self.following.deliver)
         told = await self.telling.send()
         for _ in range(_TOLD_AGAIN):

@@ -505,5 +505,5 @@ async def test_a_run_with_missing_spans_is_marked(store: Store) -> None:
     key = re.search(r'href="(/runs/[^"]*)"', listed.text)
     assert key is not None
     page = await get(store, key[1])
-    assert "Some spans of this run did not arrive" in page.text
+    assert "Not all spans of this run could be judged" in page.text
     assert page.text.count('class="title">Iteration') == 2

@@ -47,10 +47,12 @@ def kept(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT], [signal.SIGTERM, signal.SIGTERM]])
-def test_at_the_end_open_runs_are_judged_sent_on_and_kept(signals: list[int], tmp_path: Path) -> None:
-    *inside, _ = run_of()  # the root has not ended
-    with Sink() as sink, serving("--forward", sink.url, "--store", "runs.db", *QUICK, cwd=tmp_path) as server:
-        for body in inside:
+def test_at_the_end_runs_with_their_root_are_judged_sent_on_and_kept(
+    signals: list[int], tmp_path: Path
+) -> None:
+    arguments = ("--store", "runs.db", "--grace", "1h", "--idle", "1h", "--max-age", "1h")
+    with Sink() as sink, serving("--forward", sink.url, *arguments, cwd=tmp_path) as server:
+        for body in run_of():
             assert server.send(body) == 200
         for number in signals[:-1]:
             server.process.send_signal(number)
@@ -76,7 +78,8 @@ def test_at_the_end_a_request_under_way_gets_its_answer_and_a_new_one_none(tmp_p
             server.send(body)
 
 
-def test_after_kill_nine_a_run_goes_on_and_none_is_counted_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_after_a_restart_a_run_goes_on_and_none_is_counted_twice(end: int, tmp_path: Path) -> None:
     *inside, root = run_of()
     whole = b"".join(run_of())
     with Sink() as sink:
@@ -86,7 +89,7 @@ def test_after_kill_nine_a_run_goes_on_and_none_is_counted_twice(tmp_path: Path)
             await_that(lambda: len(sink.verdicts()) == 1, "the first verdict")
             for body in inside:
                 assert server.send(body) == 200
-            server.end(signal.SIGKILL)
+            server.end(end)
         with serving(*arguments, cwd=tmp_path) as server:
             assert server.send(root) == 200
             assert server.send(root) == 200  # as its sender, that has heard nothing, does

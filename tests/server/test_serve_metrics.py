@@ -1,11 +1,13 @@
 """/metrics of ``serve``: valid, named as ever, and bounded whatever spans say."""
 
+import asyncio
 import re
 import socket
 import subprocess
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -15,6 +17,7 @@ from support.served_runs import served
 
 from otel_loopeval import semconv
 from otel_loopeval.server import run_metrics
+from otel_loopeval.server.http.exposition import Exposition
 from otel_loopeval.server.run_metrics import MAX_KINDS
 
 NAMES = sorted(
@@ -150,6 +153,34 @@ def test_metrics_have_the_labels_and_exemplars_that_rules_and_dashboards_go_by(t
     (doom_loop,) = (line for line in lines if line.startswith("loopeval_doom_loop_fired_total{"))
     (since,) = different("loopeval_since", [doom_loop])
     assert 0 <= time.time() - int(since) / 1_000 < 60
+
+
+@pytest.mark.parametrize(
+    ("accept", "openly"),
+    [
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", True),
+        ("Application/OpenMetrics-Text", True),
+        ("application/openmetrics-text;q=0.6;version=1.0.0, text/plain;q=0.5", True),
+        ("application/openmetrics-text;q=0", False),
+        ("text/plain;q=1,application/openmetrics-text;q=0.1", False),
+        ("x-application/openmetrics-textual", False),
+        ("application/openmetrics-text;q=many", False),
+        ("*/*", False),
+        ("", False),
+    ],
+)
+def test_openmetrics_is_for_who_takes_it(accept: str, openly: bool) -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        raise AssertionError("nothing is to be received")
+
+    exposition = Exposition(CollectorRegistry())
+    asyncio.run(exposition({"headers": [(b"accept", accept.encode())]}, receive, send))
+    assert (dict(sent[0]["headers"])[b"content-type"].startswith(b"application/openmetrics")) is openly
 
 
 def test_a_kind_without_runs_for_an_hour_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

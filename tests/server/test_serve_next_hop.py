@@ -70,6 +70,12 @@ def saying(answer: bytes) -> Callable[[Reader, Writer], Awaitable[None]]:
         ),
         (b"429 Busy\r\ncontent-length: 0\r\n\r\n", 429, "5", b"the next hop is busy"),
         (b"503 No\r\nretry-after: 30\r\ncontent-length: 0\r\n\r\n", 503, "30", b"the next hop says 503"),
+        (
+            b"200 OK\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: 6\r\n\r\n<html>",
+            503,
+            "5",
+            b"the next hop answers with a web page, and not as OTLP does",
+        ),
         (b"301 Moved\r\nlocation: /x\r\ncontent-length: 0\r\n\r\n", 503, "5", b"the next hop says 301"),
         (b"202 Later\r\ncontent-length: 0\r\n\r\n", 200, None, b""),
         (b"204 Nothing\r\n\r\n", 200, None, b""),
@@ -287,3 +293,15 @@ def test_what_the_next_hop_took_in_any_words_is_followed(answer: bytes) -> None:
             return reply.status, server.core.following.counts.spans
 
     assert asyncio.run(main()) == (200, 3)
+
+
+def test_what_is_wrong_with_the_next_hop_is_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    tell(saying(b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n"), count=3)
+    assert [record.getMessage() for record in caplog.records if record.name == "otel_loopeval.serve"] == [
+        "the next hop says 401: what comes in is refused meanwhile"
+    ]
+
+
+def test_what_is_wrong_with_a_request_is_for_its_sender_to_know(caplog: pytest.LogCaptureFixture) -> None:
+    tell(saying(b"HTTP/1.1 400 Bad\r\ncontent-length: 0\r\n\r\n"))
+    assert [record for record in caplog.records if record.name == "otel_loopeval.serve"] == []

@@ -7,7 +7,8 @@ from typing import Any, Final
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.openmetrics import exposition as openmetrics
 
-_OPENMETRICS: Final = b"application/openmetrics-text"
+_OPENMETRICS: Final = "application/openmetrics-text"
+_TEXTS: Final = ("text/plain", "text/*", "*/*")
 
 
 class Exposition:
@@ -29,7 +30,7 @@ class Exposition:
     ) -> None:
         """See the ASGI specification."""
         del receive
-        as_open = any(name == b"accept" and _OPENMETRICS in value for name, value in scope["headers"])
+        as_open = _takes_openmetrics(b",".join(v for name, v in scope["headers"] if name == b"accept"))
         making = self._making.get(as_open)
         if making is None or making.done():
             making = asyncio.create_task(asyncio.to_thread(self._generate, as_open=as_open))
@@ -44,3 +45,17 @@ class Exposition:
         if as_open:
             return openmetrics.generate_latest(self._registry)  # type: ignore[reportUnknownMemberType,unused-ignore]  # it says no types
         return exposition.generate_latest(self._registry)
+
+
+def _takes_openmetrics(accept: bytes) -> bool:
+    """Whether somebody takes OpenMetrics at least as willingly as text (RFC 9110, section 12.5.1)."""
+    wanted: dict[str, float] = {}
+    for part in accept.decode("latin-1").lower().split(","):
+        kind, *parameters = (text.strip() for text in part.split(";"))
+        weight = next((text[2:] for text in parameters if text.startswith("q=")), "1")
+        try:
+            wanted[kind] = max(wanted.get(kind, 0.0), float(weight))
+        except ValueError:
+            continue
+    openly = wanted.get(_OPENMETRICS, 0.0)
+    return openly > 0 and openly >= max(wanted.get(kind, 0.0) for kind in _TEXTS)

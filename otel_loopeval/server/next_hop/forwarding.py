@@ -129,9 +129,16 @@ class Forwarder:
 
     def tell(self, error: Exception) -> None:
         """Say why there is no connection, of which senders are not told; but not again and again."""
+        self._say("cannot connect to the next hop: %s", str(error) or "it does not answer")
+
+    def complain(self, what: str) -> None:
+        """Say what the next hop does instead of taking something."""
+        self._say("the next hop %s: what comes in is refused meanwhile", what)
+
+    def _say(self, text: str, what: str) -> None:
         if self.clock.now >= self._tell_at:
             self._tell_at = self.clock.now + _TELL_S
-            _log.warning("cannot connect to the next hop: %s", str(error) or "it does not answer")
+            _log.warning(text, what)
 
     def free(self, connection: HopConnection, *, reusable: bool) -> None:
         """A connection has nothing more to do, or has come to its end."""

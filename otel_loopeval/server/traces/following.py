@@ -238,10 +238,17 @@ class Following:
             self._close(key, reason)
         return False
 
-    def finish(self) -> None:
-        """Judge what is open: nothing more will come."""
-        for key in list(self._traces.by_key):
-            self._close(key, CLOSED_SHUTDOWN)
+    def finish(self, *, kept: bool = False) -> None:
+        """Judge what is open: nothing more will come.
+
+        Args:
+            kept: Whether a store has the spans of what goes on. Then traces without their root are not over,
+                and are left to whoever begins with the store next: judged now, what comes later would be
+                judged as if it were the whole.
+        """
+        for key, trace in list(self._traces.by_key.items()):
+            if trace.rooted is not None or not kept:
+                self._close(key, CLOSED_SHUTDOWN)
 
     def _close(self, key: bytes, reason: str) -> None:
         trace = self._traces.pop(key)

@@ -9,7 +9,8 @@ class Limits:
 
     Attributes:
         grace_s: Seconds from the root of a trace to its end.
-        idle_s: Seconds without news after which a trace without a root is over.
+        idle_s: Seconds without news after which a trace without a root is over. A root comes when it ends, so
+            this is how long the longest step of a run may take.
         max_age_s: Seconds after which a trace is over in any case.
         max_traces: Traces with spans of interest held at once.
         max_bytes: Estimated memory that their spans take.
@@ -22,7 +23,7 @@ class Limits:
     """
 
     grace_s: float = 10.0
-    idle_s: float = 30.0
+    idle_s: float = 600.0
     max_age_s: float = 3600.0
     max_traces: int = 50_000
     max_bytes: int = 512 * 1024 * 1024

@@ -17,6 +17,8 @@ from otel_loopeval.server.traces.waiting import Waiting
 Put = Callable[[bytes, Trace, list[SpanData], float], Any]
 """Takes spans into a trace: its key, itself, the spans, the time. The trace may be over after that."""
 
+_WAIT_S: Final = 30.0
+"""Seconds that spans of a trace are waited for that tell of a run in it, at most."""
 _BESIDE_BYTES: Final = 300
 """What Python takes for a span that is held undecoded, beside its bytes."""
 
@@ -40,7 +42,7 @@ class Surroundings:
         self._put = put
         self._most = limits.max_trace_spans
         self._counts = counts
-        self._waiting = Waiting(limits.waiting_bytes, limits.idle_s)
+        self._waiting = Waiting(limits.waiting_bytes, min(limits.idle_s, _WAIT_S))
 
     def take(self, batch: Batch, whose: bytes, now: float, kept: list[SpanData]) -> None:
         """Take the undecoded spans of a body.
