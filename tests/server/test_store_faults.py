@@ -174,6 +174,31 @@ def test_a_store_that_another_has_open(tmp_path: Path) -> None:
     Store(tmp_path / "runs.db").close()
 
 
+def test_a_link_to_a_store_that_another_has_open(tmp_path: Path) -> None:
+    (tmp_path / "folder").symlink_to(".")
+    (tmp_path / "link.db").symlink_to("runs.db")  # before there is such a file
+    store = Store(tmp_path / "link.db")
+    for name in ("runs.db", "link.db", "folder/runs.db"):
+        with pytest.raises(StoreError, match=rf"{name}' is in use by another process"):
+            Store(tmp_path / name)
+    store.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "folder",
+        "link.db",
+        "runs.db",
+        "runs.db-lock",
+    ]
+
+
+def test_what_is_no_regular_file_is_left_alone_with_its_neighbours(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link.db").symlink_to("pipe")
+    for name in ("pipe", "link.db"):
+        with pytest.raises(StoreError, match=rf"cannot open the store .*{name}': it takes a regular file$"):
+            Store(tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.db", "pipe"]
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot open the store .*: No such file or directory"):
         Store(tmp_path / "nowhere" / "runs.db")
@@ -215,7 +240,10 @@ def test_a_file_or_a_folder_that_must_not_be_written_to(there: bool) -> None:
             env={**os.environ, "PYTHONPATH": str(TESTS.parent)},
         )
     assert ran.stderr == ""
-    assert ran.stdout == f"cannot open the store {str(path)!r}: Permission denied\n"
+    assert ran.stdout == (
+        f"cannot open the store {str(path)!r}: Permission denied (it takes a file that can be read and "
+        "written, in a folder that is there and can be written to)\n"
+    )
 
 
 def test_damage_in_the_middle_is_an_error_and_the_store_still_closes(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+import stat
 import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -37,14 +38,20 @@ class UnkeepableError(StoreError):
 def lock(path: Path) -> IO[bytes]:
     """Take the file for this process, until the lock is closed or the process ends, in whatever way.
 
+    It is the file's that symbolic links lead to, whichever way it was named.
+
     Raises:
-        StoreError: Another process has it, or there can be no lock beside it.
+        StoreError: Another process has it, it is no regular file, or there can be no lock beside it.
     """
-    beside = path.with_name(f"{path.name}-lock")
     try:
-        stream = beside.open("ab")
-    except OSError as error:
-        raise StoreError(f"cannot open the store {str(path)!r}: {error.strerror or error}") from error
+        real = path.resolve()
+        other = real.exists() and not stat.S_ISREG(real.stat().st_mode)
+        # What is beside a device, say, is not ours either.
+        stream = None if other else real.with_name(f"{real.name}-lock").open("ab")
+    except (OSError, RuntimeError) as error:  # the latter for links in a circle, before Python 3.13
+        raise _unopened(path, error) from error
+    if stream is None:
+        raise StoreError(f"cannot open the store {str(path)!r}: it takes a regular file")
     try:
         if sys.platform == "win32":
             msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
@@ -68,7 +75,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         # What was captured may be secret. An umask would be the whole process's.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise StoreError(f"cannot open the store {str(path)!r}: {error.strerror or error}") from error
+        raise _unopened(path, error) from error
     try:
         connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
         try:
@@ -100,7 +107,17 @@ def explained(path: Path, error: sqlite3.Error) -> StoreError:
     text = str(error)
     if not isinstance(error, sqlite3.OperationalError) and isinstance(error, sqlite3.DatabaseError):
         text += "; move the file away, and a new one is made"
+        if "not a database" in text:  # it may never have been a store
+            text += ", or choose another file"
     return StoreError(f"the store {str(path)!r} fails: {text}")
+
+
+def _unopened(path: Path, error: OSError | RuntimeError) -> StoreError:
+    why = error.strerror or error if isinstance(error, OSError) else error
+    return StoreError(
+        f"cannot open the store {str(path)!r}: {why} (it takes a file that can be read and written, in a "
+        "folder that is there and can be written to)"
+    )
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
