@@ -155,6 +155,33 @@ def test_numbers_money_and_times() -> None:
     assert formats.machine_moment(2**63 - 1) == "2262-04-11T23:47:16Z"
 
 
+@pytest.mark.parametrize(
+    ("score", "threshold", "texts"),
+    [
+        (7.995, 8.0, ("7.995", "8")),
+        (7.99996, 8.0, ("7.99996", "8")),
+        (8.0 - 2**-50, 8.0, ("7.999999999999999", "8")),
+        (7.00001, 7.00004, ("7.00001", "7.00004")),
+        (99_999.7, 100_000.0, ("99,999.7", "100,000")),
+        (8.0, 8.0, ("8", "8")),
+        (8.00001, 8.0, ("8", "8")),
+    ],
+)
+def test_a_score_below_its_threshold_is_never_shown_as_the_same(
+    score: float, threshold: float, texts: tuple[str, str]
+) -> None:
+    assert formats.score_beside(score, threshold) == texts
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+def test_any_score_below_its_threshold_is_told_apart(one: float, other: float) -> None:
+    low, high = min(one, other), max(one, other)
+    assert low == high or len(set(formats.score_beside(low, high))) == 2
+
+
 def test_of_very_many_iterations_both_ends_show() -> None:
     run = served([5.0 + n / 1000 for n in range(1, 2001)])
     row = row_of(run)

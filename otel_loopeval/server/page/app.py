@@ -78,6 +78,7 @@ class _Site:
         known.update(
             duration=formats.duration,
             number=formats.number,
+            score_beside=formats.score_beside,
             usd=formats.usd,
             moment=formats.moment,
             machine_moment=formats.machine_moment,

@@ -6,6 +6,9 @@ from typing import Final
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MINUTES_FROM_S: Final = 120.0
 _HOURS_FROM_S: Final = 7_200.0
+_DIGITS: Final = 4
+_ALL_DIGITS: Final = 17
+"""Those with which each float differs from its neighbours."""
 
 
 def duration(seconds: float | None) -> str:
@@ -21,7 +24,17 @@ def duration(seconds: float | None) -> str:
 
 def number(value: float | None) -> str:
     """A number with a separator between thousands; empty where it is unknown."""
-    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{_DIGITS}g}"
+
+
+def score_beside(score: float, threshold: float) -> tuple[str, str]:
+    """A score and its threshold; one below it with as many digits as tell them apart."""
+    digits = _DIGITS
+    texts = number(score), number(threshold)
+    while score < threshold and texts[0] == texts[1] and digits < _ALL_DIGITS:
+        digits += 1
+        texts = f"{score:,.{digits}g}", f"{threshold:,.{digits}g}"
+    return texts
 
 
 def usd(value: float | None) -> str:
