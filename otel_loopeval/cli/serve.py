@@ -41,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
 
     from otel_loopeval.server.page import page_app  # noqa: PLC0415
     from otel_loopeval.server.serving import serve  # noqa: PLC0415
+    from otel_loopeval.server.store.schema import StoreError  # noqa: PLC0415
     from otel_loopeval.server.store.store import open_store  # noqa: PLC0415
 
     disable_created_metrics()  # a second series for each, which OpenTelemetry has not
@@ -53,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     if options.token_file is not None:
         _warn_of_readers(options.token_file[0])
     try:
-        store = open_store("none" if asked.store is None else asked.store, kept)
+        try:
+            store = open_store("none" if asked.store is None else asked.store, kept)
+        except StoreError as error:
+            raise CommandError(f"argument --store: {error}", EXIT_FAILURE) from error
         serve(
             asked,
             on_ready=partial(_tell, options=asked),

@@ -42,6 +42,7 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         store = DEFAULT_STORE if options.forward is None else NONE
     if store == NONE and options.forward is None:
         raise ValueError("with --store none it takes --forward: what comes in has to go somewhere")
+    _check_patience(options)
     known = ServeOptions.__dataclass_fields__
     return ServeOptions(
         http=options.http,
@@ -70,6 +71,16 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
         max_connections=min(_room_for_connections(), known["max_connections"].default),
         trace_urls=tuple(options.trace_url),
     )
+
+
+def _check_patience(options: argparse.Namespace) -> None:
+    for name in ("idle", "grace"):
+        shorter = getattr(options, name)
+        if options.max_age < shorter:
+            raise ValueError(
+                f"--max-age {options.max_age:g}s is below --{name} {shorter:g}s: no trace is followed for "
+                f"that long: give a higher --max-age, or a lower --{name}"
+            )
 
 
 def _pair(options: argparse.Namespace, name: str) -> "Tls | None":

@@ -7,6 +7,7 @@ from typing import Final
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _SIZES: Final = {"": 0, "k": 10, "m": 20, "g": 30}
+_MAX_COUNT: Final = 10**18 - 1
 _MAX_SIZE: Final = 2**62
 _MAX_SECONDS: Final = 36_500 * 86_400.0
 """A hundred years: in nanoseconds since the epoch it still is a number that databases know."""
@@ -18,7 +19,7 @@ def count_from(least: int) -> Callable[[str], int]:
     def count(text: str) -> int:
         value = int(text) if re.fullmatch(r"[+-]?\d{1,18}", text) else None
         if value is None or value < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least}")
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {_MAX_COUNT}")
         return value
 
     return count
@@ -31,7 +32,7 @@ def number(text: str) -> float:
     except ValueError:
         value = float("nan")
     if not abs(value) < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no finite number")
+        raise argparse.ArgumentTypeError(f"{text!r} is no finite number, such as 8 or 0.5")
     return value
 
 
@@ -66,9 +67,9 @@ def size_from(least: int, most: int = _MAX_SIZE) -> Callable[[str], int]:
         found = re.fullmatch(r"([0-9]{1,18})([kmg]?)", text.lower())
         value = int(found[1]) << _SIZES[found[2]] if found else -1
         if not least <= value <= most:
-            bound = f"at least {_told(least)}" + ("" if most == _MAX_SIZE else f", at most {_told(most)}")
             raise argparse.ArgumentTypeError(
-                f"a size is a whole number of bytes, or with k, m or g, {bound}, got {text!r}"
+                f"a size is a whole number of bytes, or with k, m or g, at least {_told(least)}, "
+                f"at most {_told(most)}, got {text!r}"
             )
         return value
 

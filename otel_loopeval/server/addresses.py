@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+import socket
 from typing import Final, NamedTuple
 
 _MAX_PORT: Final = 65_535
@@ -56,6 +57,15 @@ def read_address(text: str) -> Address:
             f"got {text!r}"
         )
     return Address(host, int(port))
+
+
+def unresolved(address: Address) -> str:
+    """Why a host has no address to listen at; empty where it has one. It may ask a name server."""
+    try:
+        socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def is_same_host(one: Address, listening: Address) -> bool:

@@ -42,7 +42,9 @@ def plain(body: bytes, encoding: bytes, limit: int) -> bytes:
             return bounded_frame(body, limit)
         except ValueError as error:
             raise BodyError(413 if "more than" in str(error) else 400, str(error)) from None
-    raise BodyError(415, f"content-encoding is gzip, zstd or deflate, got {encoding[:40]!r}")
+    raise BodyError(
+        415, f"content-encoding is gzip, zstd or deflate, got {encoding[:40].decode('latin-1')!r}"
+    )
 
 
 def _inflated(body: bytes, window: int, limit: int) -> bytes:

@@ -224,7 +224,7 @@ async def start(core: Core, address: Address, tls: Tls | None) -> tuple[grpc.aio
             pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
             port = server.add_secure_port(str(address), grpc.ssl_server_credentials([pair]))
     except RuntimeError:
-        raise OSError(f"cannot listen on {address} for gRPC: {_why(address)}") from None
+        raise OSError(f"argument --grpc: cannot listen on {address} for gRPC: {_why(address)}") from None
     await server.start()
     return server, port
 

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from otel_loopeval.server.tokens import ALL
+
 _MAX_TENANT: Final = 100
 
 
@@ -86,11 +88,11 @@ def read_tokens(path: Path) -> dict[str, str]:
         The tenant of each token, ``default`` for a token alone.
 
     Raises:
-        ValueError: It cannot be read, there is none in it, one is there twice, or a line has no token that a
-            header could bring. What is told has no token in it.
+        ValueError: It cannot be read, there is none in it, none that may send, one is there twice, or a line
+            has more than one colon or no token that a header could bring. What is told has no token in it.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except OSError as error:
         raise ValueError(f"cannot read {str(path)!r}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -100,6 +102,11 @@ def read_tokens(path: Path) -> dict[str, str]:
         text = line.strip()
         if not text or text.startswith("#"):
             continue
+        if text.count(":") > 1:  # whichever is taken, part of what was meant would be lost
+            raise ValueError(
+                f"line {number} of {str(path)!r} has more than one colon: it is tenant:token, with none in "
+                "either"
+            )
         tenant, _, token = text.rpartition(":")
         tenant, token = tenant.strip() or "default", token.strip()
         if not re.fullmatch(r"[!-~]+", token) or not tenant.isprintable() or len(tenant) > _MAX_TENANT:
@@ -112,4 +119,9 @@ def read_tokens(path: Path) -> dict[str, str]:
         tokens[token] = tenant
     if not tokens:
         raise ValueError(f"{str(path)!r} has no token in it: one a line, as tenant:token")
+    if set(tokens.values()) == {ALL}:
+        raise ValueError(
+            f"{str(path)!r} lets nobody send: the token of {ALL} shows the runs of all, and sends none; give "
+            "each sender a line tenant:token"
+        )
     return tokens

@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from otel_loopeval.runs.verdict import Policy
-from otel_loopeval.server.addresses import DEFAULT_GRPC, DEFAULT_HTTP, Address, is_same_host
+from otel_loopeval.server.addresses import DEFAULT_GRPC, DEFAULT_HTTP, Address, is_same_host, unresolved
 from otel_loopeval.server.option_values import read_forward
 from otel_loopeval.server.tls import ForwardTls, Tls
 from otel_loopeval.server.traces.limits import Limits
@@ -64,13 +64,7 @@ class ServeOptions:
     trace_urls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for address in (self.http, self.grpc):
-            if address is None or address.is_loopback or self.tls is not None or self.insecure:
-                continue
-            raise ValueError(
-                f"{address} can be reached from other machines: give --tls-cert and --tls-key, or --insecure "
-                "if something in front of it sees to that"
-            )
+        self._check_reach()
         for name in ("max_body", "max_inflight", "max_connections", "retry_after_s"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -83,7 +77,7 @@ class ServeOptions:
             if not 0 < getattr(self, name) < float("inf"):
                 raise ValueError(f"{name} must be above 0 and finite, got {getattr(self, name)}")
         if self.grpc is not None and self.grpc == self.http and self.http.port:
-            raise ValueError(f"HTTP and gRPC cannot both be at {self.http}: each needs a port of its own")
+            raise ValueError(f"--http and --grpc cannot both be at {self.http}: each needs a port of its own")
         if self.forward is not None:
             self._check_forward(read_forward(self.forward))
         elif self.forward_headers:
@@ -92,6 +86,17 @@ class ServeOptions:
             raise ValueError(
                 "certificates for the next hop need one of https: give --forward https://…, "
                 f"got {self.forward or 'none'!r}"
+            )
+
+    def _check_reach(self) -> None:
+        for option, address in (("--http", self.http), ("--grpc", self.grpc)):
+            if address is None or address.is_loopback or self.tls is not None or self.insecure:
+                continue
+            if problem := unresolved(address):
+                raise ValueError(f"argument {option}: {address} is no address of this machine: {problem}")
+            raise ValueError(
+                f"argument {option}: {address} can be reached from other machines: give --tls-cert and "
+                "--tls-key, or --insecure if something in front of it sees to that"
             )
 
     def _check_forward(self, forward: str) -> None:

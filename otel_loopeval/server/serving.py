@@ -169,14 +169,14 @@ def _listen(address: Address) -> socket.socket:
         family, kind, protocol, _, where = found[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise OSError(f"cannot listen on {address}: {error.strerror or error}") from None
+        raise OSError(f"argument --http: cannot listen on {address}: {error.strerror or error}") from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(where)
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise OSError(f"cannot listen on {address}: {error.strerror or error}") from None
+        raise OSError(f"argument --http: cannot listen on {address}: {error.strerror or error}") from None
     return listener
 
 

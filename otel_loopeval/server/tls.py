@@ -1,8 +1,12 @@
 """Certificates: the server's own, and those with which it speaks to the next hop."""
 
+import re
 import ssl
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Final, NamedTuple, NoReturn
+
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN (TRUSTED |X509 )?CERTIFICATE-----")
+_KEY: Final = re.compile(rb"-----BEGIN ([A-Z0-9]+ )*PRIVATE KEY-----")
 
 
 class Tls(NamedTuple):
@@ -29,10 +33,23 @@ class Tls(NamedTuple):
         try:
             context.load_cert_chain(self.certificate, self.key, passphrase)
         except OSError as error:  # of which those of TLS are some
-            what = "do not belong together" if "MISMATCH" in str(error) else f"are of no use: {error}"
-            raise ValueError(
-                f"the certificate in {str(self.certificate)!r} and the key in {str(self.key)!r} {what}"
-            ) from None
+            raise ValueError(self._problem(error)) from None
+
+    def _problem(self, error: OSError) -> str:
+        """Which of the files is to blame: what TLS says of them is the same for both."""
+        for what, path, mark, other in (
+            ("certificate", self.certificate, _CERTIFICATE, _KEY),
+            ("key", self.key, _KEY, _CERTIFICATE),
+        ):
+            try:
+                content = path.read_bytes()
+            except OSError as unread:
+                return f"cannot read the {what} in {str(path)!r}: {unread.strerror or unread}"
+            if not mark.search(content):
+                why = "are they swapped?" if other.search(content) else "it is text with -----BEGIN in it"
+                return f"there is no {what} in {str(path)!r}, as PEM: {why if content else 'it is empty'}"
+        what = "do not belong together" if "MISMATCH" in str(error) else f"are of no use: {error}"
+        return f"the certificate in {str(self.certificate)!r} and the key in {str(self.key)!r} {what}"
 
     def for_clients(self) -> ssl.SSLContext:
         """What a server needs for clients to trust it.
