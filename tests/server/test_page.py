@@ -457,6 +457,16 @@ async def test_what_was_wasted_is_told_in_iterations_tokens_and_money(store: Sto
     assert "Best score 9 ≥ 8 (threshold)" in nothing
 
 
+@pytest.mark.parametrize("path", ["/", f"/runs/{9:032x}-{1:016x}"])
+async def test_a_best_score_that_is_hardly_below_its_threshold_is_not_shown_as_the_same(
+    store: Store, path: str
+) -> None:
+    fill(store, served([7.5, 7.99996], trace_id=9))
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", (await get(store, path)).text))
+    assert " 7.99996 &lt; 8 " in text
+    assert path == "/" or " score 7.99996 " in text
+
+
 async def test_links_lead_only_to_iterations_that_the_page_has(store: Store) -> None:
     fill(store, agent_with_repeats(turns=450))
     page = await get(store, f"/runs/{7:032x}-{1:016x}")

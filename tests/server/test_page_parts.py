@@ -165,10 +165,11 @@ def test_numbers_money_and_times() -> None:
         (99_999.7, 100_000.0, ("99,999.7", "100,000")),
         (8.0, 8.0, ("8", "8")),
         (8.00001, 8.0, ("8", "8")),
+        (7.99996, None, ("8", "")),
     ],
 )
 def test_a_score_below_its_threshold_is_never_shown_as_the_same(
-    score: float, threshold: float, texts: tuple[str, str]
+    score: float, threshold: float | None, texts: tuple[str, str]
 ) -> None:
     assert formats.score_beside(score, threshold) == texts
 

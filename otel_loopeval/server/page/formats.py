@@ -27,11 +27,11 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int) else f"{value:,.{_DIGITS}g}"
 
 
-def score_beside(score: float, threshold: float) -> tuple[str, str]:
+def score_beside(score: float, threshold: float | None) -> tuple[str, str]:
     """A score and its threshold; one below it with as many digits as tell them apart."""
     digits = _DIGITS
     texts = number(score), number(threshold)
-    while score < threshold and texts[0] == texts[1] and digits < _ALL_DIGITS:
+    while threshold is not None and score < threshold and texts[0] == texts[1] and digits < _ALL_DIGITS:
         digits += 1
         texts = f"{score:,.{digits}g}", f"{threshold:,.{digits}g}"
     return texts
