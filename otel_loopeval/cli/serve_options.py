@@ -74,13 +74,13 @@ def serve_options(options: argparse.Namespace) -> "ServeOptions":
 
 
 def _check_patience(options: argparse.Namespace) -> None:
-    for name in ("idle", "grace"):
-        shorter = getattr(options, name)
-        if options.max_age < shorter:
-            raise ValueError(
-                f"--max-age {options.max_age:g}s is below --{name} {shorter:g}s: no trace is followed for "
-                f"that long: give a higher --max-age, or a lower --{name}"
-            )
+    asked = {"--idle": options.idle, "--grace": options.grace}
+    longer = [f"{name} {seconds:g}s" for name, seconds in asked.items() if seconds > options.max_age]
+    if longer:
+        raise ValueError(
+            f"--max-age {options.max_age:g}s is below {' and '.join(longer)}: no trace is followed for that "
+            "long: raise the one, or lower the other"
+        )
 
 
 def _pair(options: argparse.Namespace, name: str) -> "Tls | None":

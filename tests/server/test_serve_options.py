@@ -110,9 +110,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["--max-age", "36501d"], f"argument --max-age: {TIME}, at least 1 s, at most 36500d, got '36501d'"),
         (
             ["--max-age", "5s", "--idle", "6s", "--grace", "1s"],
-            "--max-age 5s is below --idle 6s: no trace is followed for that long: give a higher --max-age",
+            "--max-age 5s is below --idle 6s: no trace is followed for that long: raise",
         ),
         (["--max-age", "5s", "--idle", "5s", "--grace", "1m"], "--max-age 5s is below --grace 60s: "),
+        (
+            ["--max-age", "5s", "--idle", "6s", "--grace", "7s"],
+            "--max-age 5s is below --idle 6s and --grace 7s: ",
+        ),
         (["--max-memory", "0"], f"argument --max-memory: {SIZE}1m, at most 4294967296g, got '0'"),
         (
             ["--max-memory", "99999999999g"],
