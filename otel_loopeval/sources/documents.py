@@ -1,7 +1,7 @@
 """One record → its spans, whichever of the known forms it is in."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from otel_loopeval.otlp.decoding import is_other_signal, read_traces
 from otel_loopeval.otlp.files import as_text, parse_json, read_line_quickly
@@ -14,6 +14,7 @@ from otel_loopeval.sources.records import Form, Record
 from otel_loopeval.sources.salvage import salvaged_request, salvaged_resource_spans, salvaged_traces
 
 _FORMS = "OTLP, Jaeger or Phoenix JSON"
+_T = TypeVar("_T")
 
 
 def spans_of(record: Record) -> list[SpanData]:
@@ -28,10 +29,7 @@ def spans_of(record: Record) -> list[SpanData]:
     if record.form is Form.REQUEST:
         return spans_of_request(record.data)
     if record.form is Form.RESOURCE_SPANS:
-        try:
-            return read_resource_spans(record.data)
-        except Misfit:
-            return salvaged_resource_spans(record.data)
+        return _or_salvaged(read_resource_spans, salvaged_resource_spans, record.data)
     return spans_of_json(record.data)
 
 
@@ -41,10 +39,17 @@ def spans_of_request(data: bytes) -> list[SpanData]:
     Raises:
         Misfit: It is none, or not all of it can be read.
     """
+    return _or_salvaged(read_request, salvaged_request, data)
+
+
+def _or_salvaged(
+    read: Callable[[_T], list[SpanData]], salvage: Callable[[_T], list[SpanData]], found: _T
+) -> list[SpanData]:
+    """What is read strictly, or where that fails, what can be read of it: salvaging takes its time."""
     try:
-        return read_request(data)
+        return read(found)
     except Misfit:
-        return salvaged_request(data)
+        return salvage(found)
 
 
 def spans_of_json(data: bytes) -> list[SpanData]:
@@ -99,10 +104,7 @@ def _inside(key: str) -> Callable[[dict[str, Any]], list[SpanData]]:
 
 
 def _traces(found: dict[str, Any]) -> list[SpanData]:
-    try:
-        return read_traces(found)
-    except Misfit:
-        return salvaged_traces(found)
+    return _or_salvaged(read_traces, salvaged_traces, found)
 
 
 _READERS: dict[str, Callable[[dict[str, Any]], list[SpanData]]] = {

@@ -12,13 +12,17 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 from server.serve_processes import STUCK, Serve, Traffic, await_that, serving
+from support import name_table
 from support.backends import need
 from support.served_runs import served
 
 from otel_loopeval import semconv
 from otel_loopeval.server import run_metrics
+from otel_loopeval.server.core import Core
 from otel_loopeval.server.http.exposition import Exposition
+from otel_loopeval.server.options import ServeOptions
 from otel_loopeval.server.run_metrics import MAX_KINDS
+from otel_loopeval.server.self_metrics import SelfMetrics
 
 NAMES = sorted(
     value
@@ -181,6 +185,13 @@ def test_openmetrics_is_for_who_takes_it(accept: str, openly: bool) -> None:
     exposition = Exposition(CollectorRegistry())
     asyncio.run(exposition({"headers": [(b"accept", accept.encode())]}, receive, send))
     assert (dict(sent[0]["headers"])[b"content-type"].startswith(b"application/openmetrics")) is openly
+
+
+def test_the_table_of_names_tells_which_of_the_server_s_metrics_are_gauges() -> None:
+    families = list(SelfMetrics(Core(ServeOptions())).collect())
+    assert len(families) == len(SERVES)
+    gauges = {family.name.removesuffix("_bytes") for family in families if family.type == "gauge"}
+    assert gauges == {name.replace(".", "_") for name in name_table.SERVE_GAUGES}
 
 
 def test_a_kind_without_runs_for_an_hour_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

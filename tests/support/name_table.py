@@ -117,9 +117,9 @@ MORE_ATTRIBUTES = {
     "loopeval.serve.traces_closed": ("loopeval.reason",),
     "loopeval.serve.requests": ("loopeval.serve.signal", "loopeval.serve.status", "loopeval.serve.tenant"),
 }
-SERVE_GAUGES = {"loopeval.serve.held", "loopeval.serve.traces_open"}
-"""Metrics of ``serve`` that are no counters."""
 """What single metrics carry beside them."""
+SERVE_GAUGES = {"loopeval.serve.held", "loopeval.serve.runs_waiting", "loopeval.serve.traces_open"}
+"""Metrics of ``serve`` that are no counters."""
 
 NOT_OF_A_RUN = {
     "loopeval.tracker.evicted_runs",
