@@ -472,7 +472,15 @@ REASON: Final = "loopeval.reason"
 AGENT_UNKNOWN: Final = "unknown"
 """Agent name where none is known."""
 AGENT_OTHER: Final = "_other"
-"""Agent name on metrics once a process has shown 100 of them."""
+"""Agent name on metrics once a process has shown 100 of them; service and agent where `serve` has no more room."""
+
+# --- Resources: what emitted a run ----------------------------------------------------------------------
+
+SERVICE_NAME: Final = "service.name"
+SERVICE_VERSION: Final = "service.version"
+DEPLOYMENT_ENVIRONMENT_NAME: Final = "deployment.environment.name"
+DEPLOYMENT_ENVIRONMENT: Final = "deployment.environment"
+"""What it was called before."""
 
 # --- Enum values ----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from opentelemetry import trace
 
+from otel_loopeval import semconv
 from otel_loopeval.doctor import environment, process, round_trip
 from otel_loopeval.doctor.findings import Finding
 
@@ -66,4 +67,4 @@ def _endpoint(signal: str) -> str | None:
 
 def _service() -> str:
     resource = getattr(trace.get_tracer_provider(), "resource", None)
-    return "" if resource is None else str(resource.attributes.get("service.name", ""))
+    return "" if resource is None else str(resource.attributes.get(semconv.SERVICE_NAME, ""))

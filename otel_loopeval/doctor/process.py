@@ -94,16 +94,16 @@ def _sampler(provider: Any) -> Finding:
 
 
 def _resource(attributes: dict[str, Any]) -> Iterator[Finding]:
-    service = str(attributes.get("service.name", _UNNAMED))
+    service = str(attributes.get(semconv.SERVICE_NAME, _UNNAMED))
     if service.startswith(_UNNAMED):
         yield Finding(
             WARNING,
-            "service.name",
+            semconv.SERVICE_NAME,
             "is not set: you would look for unknown_service",
             "Set OTEL_SERVICE_NAME.",
         )
     else:
-        yield Finding(GOOD, "service.name", service)
+        yield Finding(GOOD, semconv.SERVICE_NAME, service)
     if not attributes.get("service.instance.id"):
         yield Finding(
             WARNING,

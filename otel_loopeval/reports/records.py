@@ -17,7 +17,6 @@ its meaning."""
 MAX_SCORES: Final = 128
 """Scores that a record keeps: the last ones, as many as the root span keeps deltas."""
 
-_SERVICE_NAME: Final = "service.name"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -139,7 +138,7 @@ def record_of(replayed: Replayed, trace_id: int | None = None) -> RunRecord:
         trace_id=None if trace_id is None else f"{trace_id:032x}",
         span_id=None if root is None else f"{root.span_id:016x}",
         agent=run.agent,
-        service=None if root is None else as_text(root.resource.get(_SERVICE_NAME)),
+        service=None if root is None else as_text(root.resource.get(semconv.SERVICE_NAME)),
         conversation_id=run.conversation_id,
         mode=run.mode,
         framework=run.framework,

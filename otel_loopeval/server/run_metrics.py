@@ -23,9 +23,8 @@ back after that for a new one."""
 _ITERATIONS: Final = (1, 2, 3, 5, 8, 13, 25)
 _SECONDS: Final = (1, 10, 60, 600, 3_600, 86_400, 604_800)
 _RATIO: Final = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25)
-_RESOURCE: Final = ("job", "service_name", "service_version", "deployment_environment_name")
-"""What Prometheus, and the Collector's exporter for it, call the emitter of a run. ``job`` is its service:
-the scrape has to honour it (``honor_labels: true``)."""
+_JOB: Final = "job"
+"""What Prometheus calls a service: the scrape has to honour it (``honor_labels: true``)."""
 
 
 def prometheus_name(metric: semconv.Metric) -> str:
@@ -88,8 +87,9 @@ class RunMetrics:
         self._kinds: OrderedDict[tuple[str, ...], _Kind] = (
             OrderedDict()
         )  # the one without runs for longest first
+        resource = (semconv.SERVICE_NAME, semconv.SERVICE_VERSION, semconv.DEPLOYMENT_ENVIRONMENT_NAME)
         run = (semconv.GEN_AI_AGENT_NAME, semconv.RUN_MODE, semconv.RUN_FRAMEWORK, semconv.RUN_NESTED)
-        base = (*_RESOURCE, *map(label, run))
+        base = (_JOB, *map(label, (*resource, *run)))
 
         def counter(metric: semconv.Metric, *more: str) -> Counter:
             labels = (*base, *map(label, more))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from otel_loopeval import semconv
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.values import (
     read_field,
@@ -33,7 +34,6 @@ from otel_loopeval.sources.typed import typed
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TRACE_ID_BYTES, _SPAN_ID_BYTES = 16, 8
 _MAX_RESOURCES = 1000
-_SERVICE_NAME = "service.name"
 _ERRORS = frozenset({"Error", "STATUS_CODE_ERROR"})
 _LONGEST_TRACE_NS = 7 * 86_400 * 10**9
 _SETTINGS = "output_format_json_quote_64bit_integers = 1, output_format_json_validate_utf8 = 1"
@@ -188,7 +188,7 @@ def span_of_row(row: dict[str, Any], resources: dict[str, dict[str, Any]]) -> Sp
     service = read_field(row, "ServiceName", read_text)
     resource = read_field(row, "ResourceAttributes", _attributes)
     if service:
-        resource.setdefault(_SERVICE_NAME, service)
+        resource.setdefault(semconv.SERVICE_NAME, service)
     return SpanData(
         name=read_field(row, "SpanName", read_text),
         trace_id=read_field(row, "TraceId", lambda text: read_required_id(text, _TRACE_ID_BYTES)),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from otel_loopeval import semconv
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.values import (
     read_array,
@@ -27,7 +28,6 @@ from otel_loopeval.sources.typed import typed
 _NS_PER_US = 1000
 _HEX = frozenset("0123456789abcdefABCDEF")
 _TRACE_DIGITS, _SPAN_DIGITS = 32, 16
-_SERVICE_NAME = "service.name"
 _SCOPES = ("otel.scope.name", "otel.library.name")
 _STATUS, _STATUS_TEXT, _ERROR = "otel.status_code", "otel.status_description", "error"
 _TOLD_OTHERWISE = frozenset({*_SCOPES, _STATUS, _STATUS_TEXT, _ERROR, "span.kind"})
@@ -58,7 +58,7 @@ def _resource(value: Any) -> dict[str, Any]:
     process = read_object(value)
     service = read_field(process, "serviceName", read_text)
     tags = read_field(process, "tags", _tags)
-    return {_SERVICE_NAME: service, **tags} if service else tags
+    return {semconv.SERVICE_NAME: service, **tags} if service else tags
 
 
 def _span(value: Any, resources: Mapping[str, Mapping[str, Any]]) -> SpanData:

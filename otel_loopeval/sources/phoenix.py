@@ -11,6 +11,7 @@ from itertools import chain, islice
 from typing import Any, cast
 from urllib.parse import quote
 
+from otel_loopeval import semconv
 from otel_loopeval.otlp.misfit import Misfit
 from otel_loopeval.otlp.values import read_array, read_object
 from otel_loopeval.runs.spans import SpanData
@@ -21,7 +22,6 @@ from otel_loopeval.sources.query import Query
 
 _PAGE = 1000
 _TRACES = 25  # asked for at once: their ids are in the address
-_SERVICE_NAME = "service.name"
 
 Trace = tuple[SpanData, ...]
 _Parameters = list[tuple[str, str | int]]
@@ -65,7 +65,7 @@ class _Project:
         self._client = client
         self._path = f"/v1/projects/{quote(key, safe='')}"
         self._report = report
-        self._resource: Mapping[str, Any] = {_SERVICE_NAME: name}
+        self._resource: Mapping[str, Any] = {semconv.SERVICE_NAME: name}
 
     def traces(self, query: Query) -> Iterator[Trace]:
         """The project's traces."""

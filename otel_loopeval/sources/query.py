@@ -4,9 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from otel_loopeval import semconv
 from otel_loopeval.runs.spans import SpanData
-
-_SERVICE_NAME = "service.name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +55,4 @@ class Query:
 
 
 def _service(span: SpanData) -> Any:
-    return span.resource.get(_SERVICE_NAME)
+    return span.resource.get(semconv.SERVICE_NAME)

@@ -25,9 +25,9 @@ def _counter(metric: semconv.Metric) -> str:
     return f"{_base(metric)}_total"
 
 
-SERVICE: Final = "service_name"
-VERSION: Final = "service_version"
-ENVIRONMENT: Final = "deployment_environment_name"
+SERVICE: Final = label(semconv.SERVICE_NAME)
+VERSION: Final = label(semconv.SERVICE_VERSION)
+ENVIRONMENT: Final = label(semconv.DEPLOYMENT_ENVIRONMENT_NAME)
 AGENT: Final = label(semconv.GEN_AI_AGENT_NAME)
 OUTCOME: Final = label(semconv.RUN_OUTCOME)
 PASSED: Final = label(semconv.HEALTH_PASSED)

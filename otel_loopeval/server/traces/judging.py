@@ -12,9 +12,7 @@ from otel_loopeval.runs.usage import Price
 from otel_loopeval.runs.verdict import Policy
 from otel_loopeval.server.served import ServedRun
 
-_SERVICE: Final = "service.name"
-_VERSION: Final = "service.version"
-_ENVIRONMENTS: Final = ("deployment.environment.name", "deployment.environment")
+_ENVIRONMENTS: Final = (semconv.DEPLOYMENT_ENVIRONMENT_NAME, semconv.DEPLOYMENT_ENVIRONMENT)
 
 
 class Closed(NamedTuple):
@@ -97,13 +95,13 @@ class Judging:
             root,
             closed.spans,
             closed.trace_id,
-            _text(resource.get(_SERVICE)),
+            _text(resource.get(semconv.SERVICE_NAME)),
             next((text for name in _ENVIRONMENTS if (text := _text(resource.get(name)))), ""),
             verdict.outcome != semconv.OUTCOME_INCOMPLETE,
             self._clock_ns(),
             judged_before,
             closed.tenant,
-            _text(resource.get(_VERSION)),
+            _text(resource.get(semconv.SERVICE_VERSION)),
         )
 
 
