@@ -54,10 +54,10 @@ def run(options: argparse.Namespace) -> int:
     if options.token_file is not None:
         _warn_of_readers(options.token_file[0])
     try:
-        try:
-            store = open_store("none" if asked.store is None else asked.store, kept)
-        except StoreError as error:
-            raise CommandError(f"argument --store: {error}", EXIT_FAILURE) from error
+        store = open_store("none" if asked.store is None else asked.store, kept)
+    except StoreError as error:
+        raise CommandError(f"argument --store: {error}", EXIT_FAILURE) from error
+    try:
         serve(
             asked,
             on_ready=partial(_tell, options=asked),

@@ -265,13 +265,19 @@ def test_damage_in_the_middle_is_an_error_and_the_store_still_closes(tmp_path: P
     store.close()
 
 
+def locked_store(path: Path) -> tuple[Store, sqlite3.Connection]:
+    """A store, and somebody else who has its file until that one is closed."""
+    store = Store(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    return store, other
+
+
 def test_another_process_that_has_the_file_keeps_others_waiting_once_and_not_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_schema, "BUSY_S", 0.5)
-    store = Store(tmp_path / "runs.db")
-    other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    store, other = locked_store(tmp_path / "runs.db")
     later: SimpleQueue[Future[None]] = SimpleQueue()
 
     def put_two(_first: object) -> None:  # in the thread that writes, which takes both at once
@@ -295,9 +301,7 @@ def test_at_the_end_a_file_that_another_process_has_is_not_waited_for_without_en
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_schema, "BUSY_S", 2.0)
-    store = Store(tmp_path / "runs.db")
-    other = sqlite3.connect(tmp_path / "runs.db", isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    store, other = locked_store(tmp_path / "runs.db")
     under_way = store.put_spans(served([9.0]).spans * 10_000)  # as many as there may be in one commit
     waiting = store.put_run(served([9.0], trace_id=2))
     assert store.close(patience_s=0.1) is False

@@ -66,8 +66,10 @@ class Judging:
 
     def runs(self, closed: Closed) -> list[ServedRun]:
         """The runs of a trace. Thread-safe."""
-        # One call, so that of two threads neither gets what the other one does not.
-        segments = self._segments.setdefault(closed.tenant, Segments())
+        segments = self._segments.get(closed.tenant)
+        if segments is None:
+            # One call, so that of two threads neither gets what the other one does not.
+            segments = self._segments.setdefault(closed.tenant, Segments())
         tracker = Tracker(self._policy, price=self._price, segments=segments)
         return [self._served(replayed, closed) for replayed in replay(closed.spans, tracker)]
 
